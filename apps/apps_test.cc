@@ -196,12 +196,12 @@ TEST_F(AppsTest, TypesAreOfOneModelOrOfAll) {
   flags.int8_keep = {"0,ff-out,b=-1,2.qkv"};
   auto specs = ModelSpecs(flags);
   ASSERT_TRUE(specs.ok()) << specs.status().ToString();
-  EXPECT_EQ((*specs)[0].options.dtype, DType::kI8);
-  EXPECT_EQ((*specs)[1].options.dtype, DType::kF32);
-  EXPECT_FALSE((*specs)[2].options.dtype);
-  EXPECT_EQ(TypeOverridesText((*specs)[0].options.int8_keep), "0,ff-out");
-  EXPECT_EQ(TypeOverridesText((*specs)[1].options.int8_keep), "-1,2.qkv");
-  EXPECT_EQ(TypeOverridesText((*specs)[2].options.int8_keep), "0,ff-out");
+  EXPECT_EQ((*specs)[0].options.encoder.dtype, DType::kI8);
+  EXPECT_EQ((*specs)[1].options.encoder.dtype, DType::kF32);
+  EXPECT_FALSE((*specs)[2].options.encoder.dtype);
+  EXPECT_EQ(TypeOverridesText((*specs)[0].options.encoder.int8_keep), "0,ff-out");
+  EXPECT_EQ(TypeOverridesText((*specs)[1].options.encoder.int8_keep), "-1,2.qkv");
+  EXPECT_EQ(TypeOverridesText((*specs)[2].options.encoder.int8_keep), "0,ff-out");
 
   const auto refused = [&](std::vector<std::string> dtypes) {
     flags.dtypes = std::move(dtypes);
@@ -218,14 +218,14 @@ TEST_F(AppsTest, TypesAreOfOneModelOrOfAll) {
   flags.served_names = {"x", "y"};
   flags.int8_keep.clear();
   flags.dtypes = {"y=f32"};
-  EXPECT_EQ((*ModelSpecs(flags))[0].options.dtype, DType::kF32);
+  EXPECT_EQ((*ModelSpecs(flags))[0].options.encoder.dtype, DType::kF32);
   EXPECT_THAT(refused({"x=f32", "y=int8"}), HasSubstr("one model"));
 }
 
 TEST_F(AppsTest, TypesComeByFlagVariableAndFile) {
   const auto dtype_of_b = [&] {
     const auto specs = ModelSpecs(flags_);
-    return specs.ok() ? (*specs)[1].options.dtype : std::optional<DType>();
+    return specs.ok() ? (*specs)[1].options.encoder.dtype : std::optional<DType>();
   };
   const std::string config = File("types.toml", "dtype = [\"int8\", \"b=f32\"]\n");
   const std::vector<std::string> models = {"--model", "a=x/a", "--model", "b=x/b"};

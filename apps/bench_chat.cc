@@ -44,6 +44,7 @@ int RunBenchChat(const std::vector<std::string>& args) {
   options.model = decoder.model;
   options.dtype = decoder.options.dtype;
   options.cache_type = decoder.options.cache_type;
+  options.device = decoder.device;
   options.threads = decoder.threads;
   BenchRecords records;
   Status status = MeasureChatSpeed(options, &records);

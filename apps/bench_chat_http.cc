@@ -20,7 +20,7 @@ int RunBenchChatHttp(const std::vector<std::string>& args) {
   const std::string group = "Benchmark";
   FlagSet& app = line.flags();
   app.Get("--model")->Required();
-  for (const char* other : {"--context", "--pin", "--log-level"}) {
+  for (const char* other : {"--context", "--device", "--pin", "--log-level"}) {
     app.Remove(other);
   }
   app.AddOption("--encoder", options.encoder,

@@ -50,6 +50,7 @@ int RunBenchGenerate(const std::vector<std::string>& args) {
   options.model = decoder.model;
   options.dtype = decoder.options.dtype;
   options.cache_type = decoder.options.cache_type;
+  options.device = decoder.device;
   options.threads = decoder.threads;
   if (!prompts.empty()) options.prompts = prompts;
   if (!depths.empty()) options.depths = depths;

@@ -76,7 +76,7 @@ int RunBenchPolicy(const std::vector<std::string>& args) {
     model.threads = flags.threads;
     auto local = LocalModels::Load(model);
     if (!local.ok()) return line.Fail(local.status());
-    flags.options.times = (*local)->registry->List().front().engine->scheduler().times();
+    flags.options.times = (*local)->registry->List().front().As<Engine>()->scheduler().times();
   }
   BenchRecords records;
   Status status = RunPolicyBench(flags.options, &records);

@@ -10,7 +10,7 @@
 #include "bench/random_decoder.h"
 #include "common/log.h"
 #include "common/step_progress.h"
-#include "cpu/cpu_backend.h"
+#include "devices/backends.h"
 #include "download_progress.h"
 #include "hub/default_model.h"
 #include "hub/hub.h"
@@ -89,6 +89,16 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
       ->Group(model);
   AddCacheTypeFlag(&app, model, &flags->options);
   const std::string speed = "Speed";
+  app.AddOption("--device", flags->device, kDeviceHelp)
+      ->Check(FlagRule(
+          [](std::string& given) {
+            const auto device = ParseDevice(given);
+            return device.ok() ? "" : device.status().message();
+          },
+          ""))
+      ->DefaultText(Devices::kAuto)
+      ->TypeName("DEVICE")
+      ->Group(speed);
   app.AddOption("-t,--threads", flags->threads,
                 "Threads that compute; 0 = one for each processor this process may use, quotas "
                 "counted.")
@@ -128,7 +138,8 @@ Expected<LoadedDecoder> LoadedDecoder::Load(const DecoderFlags& flags) {
   LoadedDecoder loaded;
   SetAutoPull(flags.auto_pull);
   PENSTOCK_ASSIGN_OR_RETURN(reference, ResolveShown(reference));
-  PENSTOCK_ASSIGN_OR_RETURN(loaded.backend, NewCpuBackend({flags.threads, flags.pin, ""}));
+  PENSTOCK_ASSIGN_OR_RETURN(loaded.backend,
+                            NewBackend({flags.device, flags.threads, flags.pin, ""}));
   const StepProgress loading("loading the model", /*quiet=*/false);
   PENSTOCK_ASSIGN_OR_RETURN(loaded.model,
                             TextModel::Load(reference, loaded.backend.get(), flags.options));

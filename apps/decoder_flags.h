@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "command_line.h"
+#include "devices/devices.h"
 #include "generate/text_model.h"
 #include "program/backend.h"
 #include "sample/sampling_options.h"
@@ -17,6 +18,7 @@ struct DecoderFlags {
   std::string model;  // "": the demonstration model
   bool auto_pull = true;
   TextModelOptions options;
+  std::string device = Devices::kAuto;
   int threads = 0;
   bool pin = true;
   std::string log_level = "warn";

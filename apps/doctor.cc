@@ -19,12 +19,12 @@
 #include <optional>
 
 #include "api/scores.h"
+#include "checks/linear_check.h"
 #include "commands.h"
 #include "cpu/self_check.h"
 #include "doctor_accuracy.h"
 #include "doctor_decoder.h"
 #include "doctor_report.h"
-#include "engine/linear_check.h"
 #include "inspect_decoder.h"
 #include "model_flags.h"
 #include "request_window.h"
@@ -181,7 +181,7 @@ constexpr KnownModel kKnownModels[] = {
 
 void CheckAnswers(LocalModels* local, double tolerance, DoctorReport* report) {
   const ModelInfo info = local->service->Models().front();
-  const int32_t layers = local->registry->List().front().engine->folder().encoder.num_hidden_layers;
+  const int32_t layers = (*local->registry->Find<Engine>(""))->folder().encoder.num_hidden_layers;
   for (const KnownModel& known : kKnownModels) {
     if ((info.name + info.path).find(known.name_part) == std::string::npos ||
         info.dimensions != known.dimensions || layers != known.layers) {
@@ -274,7 +274,7 @@ int RunDoctor(const std::vector<std::string>& args) {
     return kExitFailure;
   }
   const ModelInfo info = (*local)->service->Models().front();
-  EngineLease engine = (*local)->registry->List().front().engine;
+  Lease<Engine> engine = *(*local)->registry->Find<Engine>("");
   const DType dtype = engine->info().dtype;
   const bool normalize = engine->folder().normalize;
   flags.dtypes = {DTypeFlag(dtype)};  // the same on every backend

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/int_math.h"
-#include "cpu/cpu_backend.h"
+#include "devices/backends.h"
 #include "doctor/decoder_text.h"
 #include "doctor_decoder_types.h"
 #include "engine/engine.h"
@@ -204,8 +204,10 @@ class DecoderDoctor {
     options.context = context_;
     return TextModel::Load(place_.path, backend, options);
   }
-  Expected<std::unique_ptr<Backend>> NewBackend(int threads) const {
-    return NewCpuBackend({threads, flags_.pin, flags_.isa});
+  Expected<std::unique_ptr<Backend>> BackendOf(int threads) const {
+    PENSTOCK_ASSIGN_OR_RETURN(DeviceOptions options, DeviceAsked(flags_));
+    options.threads = threads;
+    return NewBackend(options);
   }
 
   // What the files say, as the last words of the line of `load`.
@@ -232,7 +234,7 @@ class DecoderDoctor {
     };
     const auto files = ReadFiles();
     if (!files.ok()) return not_loaded(files.status());
-    const auto backend = NewBackend(flags_.threads);
+    const auto backend = BackendOf(flags_.threads);
     if (!backend.ok()) return not_loaded(backend.status());
     const auto model = Load(dtype_, backend->get());
     if (!model.ok()) return not_loaded(model.status());
@@ -252,7 +254,7 @@ class DecoderDoctor {
   }
 
   void CheckThreads() {
-    const auto backend = NewBackend(1);
+    const auto backend = BackendOf(1);
     if (!backend.ok()) return report_->Line(false, "threads", backend.status().message());
     const auto model = Load(dtype_, backend->get());
     if (!model.ok()) return report_->Line(false, "threads", model.status().message());
@@ -268,7 +270,7 @@ class DecoderDoctor {
   }
 
   Status Compare(const AccuracyFlags& accuracy) {
-    PENSTOCK_ASSIGN_OR_RETURN(const auto backend, NewBackend(flags_.threads));
+    PENSTOCK_ASSIGN_OR_RETURN(const auto backend, BackendOf(flags_.threads));
     return CompareDecoderTypes(
         [&](std::optional<DType> dtype) { return Load(dtype, backend.get()); }, accuracy, report_);
   }

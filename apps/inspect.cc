@@ -214,7 +214,7 @@ int RunInspect(const std::vector<std::string>& args) {
   auto local = LocalModels::Load(flags);
   if (!local.ok()) return line.Fail(local.status());
   const ModelInfo info = (*local)->service->Models().front();
-  const EngineLease engine = (*local)->registry->List().front().engine;
+  const Lease<Engine> engine = *(*local)->registry->Find<Engine>("");
   const auto store = OpenEncoderTensors(info.path);
   if (!store.ok()) return line.Fail(store.status());
   std::optional<ProgramModel> model;
@@ -227,7 +227,7 @@ int RunInspect(const std::vector<std::string>& args) {
       return line.FailUsage(fmt::format("--length: {} tokens; the model takes {} at most",
                                         program.length, info.max_tokens));
     }
-    auto loaded = ProgramModel::Load(*engine, (*local)->backend.get());
+    auto loaded = ProgramModel::Load(*engine, (*local)->backend());
     if (!loaded.ok()) return line.Fail(loaded.status());
     model = *std::move(loaded);
   }

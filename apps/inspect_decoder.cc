@@ -8,14 +8,13 @@
 
 #include "common/json_writer.h"
 #include "common/printable.h"
-#include "cpu/cpu_backend.h"
+#include "devices/backends.h"
 #include "download_progress.h"
 #include "engine/engine.h"
 #include "families/decoder_files.h"
 #include "families/model_kind.h"
 #include "hub/hub.h"
 #include "models/decoder.h"
-#include "runtime/per_model.h"
 
 namespace penstock {
 namespace {
@@ -266,10 +265,7 @@ Expected<std::optional<DecoderPlace>> FindDecoder(const ModelOptions& flags) {
 
 Expected<std::optional<DType>> TypeAsked(const ModelOptions& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
-  PENSTOCK_ASSIGN_OR_RETURN(const PerModel all, PerModel::Parse("dtype", flags.dtypes));
-  PENSTOCK_RETURN_IF_ERROR(all.CheckNames(specs));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string name, all.Of(specs.front()));
-  return ParseDType(name.empty() ? "auto" : name);
+  return specs.front().options.encoder.dtype;
 }
 
 Expected<std::string> DescribeDecoder(const DecoderPlace& place, const ModelOptions& flags,
@@ -288,7 +284,8 @@ Expected<std::string> DescribeDecoder(const DecoderPlace& place, const ModelOpti
     }
     DecoderOptions options;
     PENSTOCK_ASSIGN_OR_RETURN(options.dtype, TypeAsked(flags));
-    PENSTOCK_ASSIGN_OR_RETURN(backend, NewCpuBackend({flags.threads, flags.pin, flags.isa}));
+    PENSTOCK_ASSIGN_OR_RETURN(const DeviceOptions device, DeviceAsked(flags));
+    PENSTOCK_ASSIGN_OR_RETURN(backend, NewBackend(device));
     PENSTOCK_ASSIGN_OR_RETURN(model, DecoderModel::Load(files, backend.get(), options));
   }
   const BatchShape batch = program.Batch();

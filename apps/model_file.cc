@@ -17,11 +17,12 @@ namespace {
 constexpr size_t kBytesMax = 64 << 10;
 
 // Keys whose value is that of a flag.
-constexpr std::array<std::pair<const char*, std::vector<std::string> ModelOptions::*>, 8> kTexts = {
+constexpr std::array<std::pair<const char*, std::vector<std::string> ModelOptions::*>, 9> kTexts = {
     {{"task", &ModelOptions::tasks},
      {"context", &ModelOptions::contexts},
      {"max-batch-size", &ModelOptions::max_batch_sizes},
      {"dtype", &ModelOptions::dtypes},
+     {"device", &ModelOptions::devices},
      {"int8-keep", &ModelOptions::int8_keep},
      {"pooling", &ModelOptions::poolings},
      {"chat-template", &ModelOptions::chat_templates},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/log.h"
+#include "devices/backends.h"
 #include "download_progress.h"
 #include "flag_values.h"
 #include "hub/default_model.h"
@@ -25,6 +26,7 @@ std::string CheckBatchTokens(std::string& value) {
 }
 
 std::string CheckDType(std::string& given) { return CheckPerModel("dtype", given, ParseDType); }
+std::string CheckDevice(std::string& given) { return CheckPerModel("device", given, ParseDevice); }
 std::string CheckKeep(std::string& given) {
   return CheckPerModel("int8-keep", given, ParseTypeOverrides);
 }
@@ -113,6 +115,14 @@ void AddModelTypeFlags(FlagSet* app, ModelOptions* flags, bool several) {
 
 void AddSpeedFlags(FlagSet* app, ModelOptions* flags) {
   const std::string speed = "Speed";
+  app->AddOption(
+         "--device", flags->devices,
+         std::string(kDeviceHelp) + " NAME=... is for the model of that name; may be given again.")
+      ->Check(FlagRule(CheckDevice, ""))
+      ->AllowExtraArgs(false)
+      ->DefaultText(Devices::kAuto)
+      ->TypeName("DEVICE")
+      ->Group(speed);
   app->AddOption("-t,--threads", flags->threads,
                  "Threads that compute; 0 = one for each processor this process may use, quotas "
                  "counted.")
@@ -234,8 +244,8 @@ void AddModelFlags(CommandLine* line, ModelOptions* flags, bool several,
   FlagSet* const app = &line->flags();
   AddNameFlags(app, flags, several);
   AddModelTypeFlags(app, flags, several);
-  std::vector<std::string> per_model = {"task",    "pooling",       "dtype",     "int8-keep",
-                                        "context", "chat-template", "keep-alive"};
+  std::vector<std::string> per_model = {"task",      "device",  "pooling",       "dtype",
+                                        "int8-keep", "context", "chat-template", "keep-alive"};
   for (const SamplingSetting& sampling : SamplingSettings()) per_model.emplace_back(sampling.flag);
   line->PerModelFlags(std::move(per_model));
   if (!several) HideUnused(line);

@@ -26,6 +26,10 @@ std::string CheckPerModel(const std::string& flag, const std::string& given, Par
   return "";
 }
 
+// What --device says.
+inline constexpr char kDeviceHelp[] =
+    "Where the model lies and computes: cpu; auto = the best device there is.";
+
 // Adds --auto-pull.
 void AddAutoPull(FlagSet* app, bool* allowed);
 // Downloads what is not in the cache of these models, or of their tokenizers alone, with the

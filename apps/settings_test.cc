@@ -269,11 +269,11 @@ TEST_F(SettingsTest, TablesOfModels) {
   EXPECT_THAT(flags_.models, ElementsAre("x/first", "b=x/b", "a=/a"));
   const auto specs = ModelSpecs(flags_);
   ASSERT_TRUE(specs.ok()) << specs.status().ToString();
-  EXPECT_EQ((*specs)[0].options.dtype, DType::kF32);
-  EXPECT_EQ((*specs)[1].options.dtype, DType::kI8);
-  EXPECT_EQ(TypeOverridesText((*specs)[1].options.int8_keep), "0,ff-out");
-  EXPECT_EQ((*specs)[2].options.pooling, PoolingMode::kCls);
-  EXPECT_FALSE((*specs)[1].options.pooling);
+  EXPECT_EQ((*specs)[0].options.encoder.dtype, DType::kF32);
+  EXPECT_EQ((*specs)[1].options.encoder.dtype, DType::kI8);
+  EXPECT_EQ(TypeOverridesText((*specs)[1].options.encoder.int8_keep), "0,ff-out");
+  EXPECT_EQ((*specs)[2].options.encoder.pooling, PoolingMode::kCls);
+  EXPECT_FALSE((*specs)[1].options.encoder.pooling);
   // A name on the line takes the model of that name, and leaves out the others.
   ASSERT_EQ(Parse({"--config", config, "--model", "b"}), -1) << error_;
   EXPECT_THAT(flags_.models, ElementsAre("b=x/b"));
@@ -307,12 +307,12 @@ TEST_F(SettingsTest, TensorModels) {
   EXPECT_EQ((*specs)[0].reference, "builtin:identity?type=BYTES&shape=3");
   EXPECT_EQ((*specs)[1].name, "add");
   EXPECT_EQ((*specs)[1].reference, "builtin:add?shape=4");
-  EXPECT_EQ((*specs)[0].tensors.max_batch_size, -1);
-  EXPECT_EQ((*specs)[1].tensors.max_batch_size, 0);
-  EXPECT_EQ((*specs)[2].tensors.max_batch_size, 16);
-  EXPECT_EQ((*specs)[0].tensors.scheduler.max_queued_rows, 7);
-  EXPECT_EQ((*specs)[0].tensors.scheduler.linger_us, 11);
-  EXPECT_EQ((*specs)[0].tensors.replicas, 2);
+  EXPECT_EQ((*specs)[0].options.tensors.max_batch_size, -1);
+  EXPECT_EQ((*specs)[1].options.tensors.max_batch_size, 0);
+  EXPECT_EQ((*specs)[2].options.tensors.max_batch_size, 16);
+  EXPECT_EQ((*specs)[0].options.tensors.scheduler.max_queued_rows, 7);
+  EXPECT_EQ((*specs)[0].options.tensors.scheduler.linger_us, 11);
+  EXPECT_EQ((*specs)[0].replicas, 2);
   for (const char* wrong : {"-1", "65537", "many", "1.5", ""}) {
     EXPECT_FALSE(ParseMaxBatchSize(wrong).ok()) << wrong;
   }
@@ -333,8 +333,8 @@ TEST_F(SettingsTest, EqualModelsAreOne) {
   EXPECT_THAT(names, ElementsAre("a", "d", "e", "f", "g"));
   EXPECT_THAT((*specs)[0].aliases, ElementsAre("b", "c"));
   EXPECT_TRUE((*specs)[0].pinned);  // by the name b
-  EXPECT_EQ((*specs)[1].text.model.context, 512);
-  EXPECT_EQ((*specs)[0].text.model.context, 0);
+  EXPECT_EQ((*specs)[1].options.decoder.model.context, 512);
+  EXPECT_EQ((*specs)[0].options.decoder.model.context, 0);
   EXPECT_EQ((*specs)[2].purpose, ParseModelPurpose("embedding").value());
   EXPECT_FALSE((*specs)[0].purpose);
   // Links and other spellings of a path are the same place.
@@ -362,8 +362,8 @@ TEST_F(SettingsTest, AliasesOfModels) {
   const auto specs = ModelSpecs(flags_);
   ASSERT_TRUE(specs.ok()) << specs.status().ToString();
   EXPECT_THAT((*specs)[0].aliases, ElementsAre("b", "c"));
-  EXPECT_EQ((*specs)[0].options.dtype, DType::kI8);
-  EXPECT_FALSE((*specs)[1].options.dtype == DType::kI8);
+  EXPECT_EQ((*specs)[0].options.encoder.dtype, DType::kI8);
+  EXPECT_FALSE((*specs)[1].options.encoder.dtype == DType::kI8);
   ASSERT_EQ(Parse({"--config", config, "--model", "d"}), -1) << error_;
   EXPECT_THAT(flags_.models, ElementsAre("d,e=/d"));
   EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\naliases = ['b', 'c,d']\n"),

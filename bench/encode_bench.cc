@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu/cpu_backend.h"
+#include "devices/backends.h"
 #include "models/encoder.h"
 
 namespace penstock {
@@ -154,7 +154,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "encode_bench: %s\n", status.ToString().c_str());
     return 1;
   };
-  auto backend = NewCpuBackend({.threads = std::atoi(argv[3])});
+  auto backend = NewBackend({.threads = std::atoi(argv[3])});
   if (!backend.ok()) return fail(backend.status());
   auto folder = ModelFolder::Read(argv[1]);
   if (!folder.ok()) return fail(folder.status());

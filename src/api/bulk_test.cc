@@ -6,7 +6,7 @@
 #include "api/bulk_runs.h"
 #include "api/service.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -40,7 +40,7 @@ class ServiceBulk : public testing::Test {
     EngineOptions options;
     options.name = "embedder";
     EXPECT_TRUE(
-        registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+        registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
     service_ = std::make_unique<Service>(&registry_, ServiceOptions{}, &metrics_);
   }
   std::future<Status> Embed(const std::string& run) {

@@ -48,7 +48,7 @@ void Service::Impl::WarnOfForeignIds(const Engine& engine, const std::vector<Inp
 
 Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<const EmbedRequest>& request,
                                               RequestContext context, Behaviour behaviour) {
-  PENSTOCK_ASSIGN_OR_RETURN(EngineLease engine, EngineFor(request->model, behaviour));
+  PENSTOCK_ASSIGN_OR_RETURN(Lease<Engine> engine, EngineFor(request->model, behaviour));
   PENSTOCK_RETURN_IF_ERROR(CheckInputs(request->inputs, options));
   if (request->dimensions) {
     const int32_t size = engine->info().embedding_size;

@@ -9,7 +9,7 @@
 
 #include "api/service.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -53,7 +53,7 @@ class EmbedStreamTest : public testing::Test {
     EngineOptions options;
     options.name = "embedder";
     EXPECT_TRUE(
-        registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+        registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
     Start({});
   }
   void Start(ServiceOptions limits) {

@@ -17,7 +17,7 @@
 #include "api/service.h"
 #include "api/service_metrics.h"
 #include "common/worker_pool.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 

@@ -29,7 +29,7 @@ Status CheckPlaces(const ChatPrompt& chat, const std::string& source, const std:
 
 class EngineModel final : public GenerateModel {
  public:
-  explicit EngineModel(TextLease engine) : engine_(std::move(engine)) {}
+  explicit EngineModel(Lease<TextEngine> engine) : engine_(std::move(engine)) {}
 
   const std::string& name() const override { return engine_->name(); }
   const Tokenizer& tokenizer() const override { return engine_->tokenizer(); }
@@ -68,19 +68,19 @@ class EngineModel final : public GenerateModel {
     return engine_->chat_template(!chat.tools.is_null());
   }
 
-  const TextLease engine_;
+  const Lease<TextEngine> engine_;
 };
 
 }  // namespace
 
 Expected<std::shared_ptr<GenerateModel>> FindGenerateModel(const Registry& registry,
                                                            const std::string& name) {
-  auto found = registry.FindText(name);
+  auto found = registry.Find<TextEngine>(name);
   if (found.ok()) return std::shared_ptr<GenerateModel>(new EngineModel(*std::move(found)));
   if (found.code() != StatusCode::kUnsupported) return found.status();
   const auto known = registry.Look(name, {});
-  if (!known || known->purpose.generates) return found.status();
-  const auto other = registry.Look("", {.text = true});
+  if (!known || known->purpose.capability == Capability::kGenerate) return found.status();
+  const auto other = registry.Look("", {.capability = Capability::kGenerate});
   return Status::InvalidArgument(fmt::format("model '{}' {}, and generates no text{}", known->name,
                                              PurposeText(known->purpose),
                                              other ? fmt::format("; '{}' does", other->name) : ""),
@@ -91,8 +91,8 @@ Status CannotEncode(const Registry& registry, const std::string& name, Behaviour
                     const ModelUse& use) {
   // Without a name it is the first model, whatever it does.
   auto known = registry.Look(name, {});
-  if (!known) known = registry.Look(name, {.text = true});
-  if (!known) known = registry.Look(name, {.tensors = true});
+  if (!known) known = registry.Look(name, {.capability = Capability::kGenerate});
+  if (!known) known = registry.Look(name, {.capability = Capability::kTensors});
   const auto other = registry.Look("", use);
   return Status::InvalidArgument(
       fmt::format("model '{}' {}, not {}{}", known ? known->name : name,

@@ -10,7 +10,7 @@
 #include "api/service.h"
 #include "common/json.h"
 #include "cpu/cpu_backend.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -66,7 +66,7 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
     ModelSpec spec;
     spec.name = "m";
     spec.reference = folder;
-    spec.options.dtype = DType::kF32;  // as the references
+    spec.options.encoder.dtype = DType::kF32;  // as the references
     ASSERT_TRUE(registry_->Add(std::move(spec)).ok());
     registry_->StartLoading();
     const Status loaded = registry_->WaitLoaded();
@@ -118,9 +118,10 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
       if (text.Has("text_pair")) input.second = *text.GetString("text_pair");
       for (const bool raw : {true, false}) {
         // The pipeline, not the folder, decides how classify scores a cross-encoder.
-        const bool reranks = registry_->List()[0].engine->task() == ModelTask::kReranking;
+        const bool reranks = registry_->List()[0].As<Engine>()->task() == ModelTask::kReranking;
         if (!raw && reranks) continue;
-        if (registry_->List()[0].engine->folder().pair_template) continue;  // takes no loose pairs
+        if (registry_->List()[0].As<Engine>()->folder().pair_template)
+          continue;  // takes no loose pairs
         ClassifyRequest request;
         request.inputs = {input};
         request.raw_scores = raw;
@@ -133,7 +134,7 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
         for (const auto& label : labels) row[label.id] = label.score;
         ExpectClose(row, Numbers(*text.Find(raw ? "logits" : "scores")), kLogitErrorMax);
       }
-      if (input.second && registry_->List()[0].engine->task() == ModelTask::kReranking) {
+      if (input.second && registry_->List()[0].As<Engine>()->task() == ModelTask::kReranking) {
         RerankRequest request;
         request.query = input.first;
         request.documents = {*input.second};

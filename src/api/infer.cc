@@ -96,7 +96,7 @@ class InferRun {
 
  private:
   static void Await(InferCall* call);
-  static void Run(InferCall* call, TensorLease engine);
+  static void Run(InferCall* call, Lease<TensorEngine> engine);
   static Status Prepare(InferCall* call);
   static Status CheckVersion(const InferCall& call);
   static Status TakeInputs(InferCall* call);
@@ -128,11 +128,11 @@ void InferRun::Start(Service* of, InferCall* call) {
     }
     if (refused.ok()) {
       if (call->context.keep_alive) return Await(call);
-      auto engine = service->registry->FindTensors(call->model);
+      auto engine = service->registry->Find<TensorEngine>(call->model);
       if (engine.ok()) return Run(call, *std::move(engine));
       refused = std::move(engine).status();
       if (refused.code() == StatusCode::kUnavailable &&
-          service->registry->MustAwait(call->model, {.tensors = true})) {
+          service->registry->MustAwait(call->model, {.capability = Capability::kTensors})) {
         return Await(call);
       }
       if (refused.code() == StatusCode::kUnsupported) {
@@ -150,9 +150,9 @@ void InferRun::Await(InferCall* call) {
   Service::Impl* const service = call->service_->impl_.get();
   const auto answer = [call](const Status& status) { Finish(call, status); };
   service->WithModel(
-      call->model, {.tensors = true}, call->context, answer,
+      call->model, {.capability = Capability::kTensors}, call->context, answer,
       [service, call](const RequestContext&) {
-        auto engine = service->registry->FindTensors(call->model);
+        auto engine = service->registry->Find<TensorEngine>(call->model);
         if (engine.ok()) return Run(call, *std::move(engine));
         Finish(call, engine.code() == StatusCode::kUnsupported
                          ? CannotInfer(*service->registry, call->model)
@@ -161,7 +161,7 @@ void InferRun::Await(InferCall* call) {
       /*has_slot=*/false);
 }
 
-void InferRun::Run(InferCall* call, TensorLease engine) {
+void InferRun::Run(InferCall* call, Lease<TensorEngine> engine) {
   call->lease_ = std::move(engine);
   Status status;
   try {
@@ -354,7 +354,7 @@ void InferRun::Finish(InferCall* call, const Status& status) {
   }
   {
     // Until Done has returned, as the results are the model's. The call may be gone then.
-    const TensorLease lease = std::move(call->lease_);
+    const Lease<TensorEngine> lease = std::move(call->lease_);
     const std::shared_ptr<const void> in_run = std::move(call->in_run_);
     call->Done(status);
   }
@@ -364,7 +364,8 @@ void InferRun::Finish(InferCall* call, const Status& status) {
 void Service::Infer(InferCall* call) { InferRun::Start(this, call); }
 
 Expected<TensorStatistics> Service::InferStatistics(const std::string& model) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const TensorLease engine, impl_->registry->FindTensors(model));
+  PENSTOCK_ASSIGN_OR_RETURN(const Lease<TensorEngine> engine,
+                            impl_->registry->Find<TensorEngine>(model));
   return engine->scheduler().Statistics();
 }
 

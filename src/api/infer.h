@@ -15,7 +15,8 @@
 
 #include "common/request_context.h"
 #include "common/status.h"
-#include "engine/engine_lease.h"
+#include "engine/tensor_engine.h"
+#include "registry/lease.h"
 #include "sched/tensor_job.h"
 #include "signature/element_type.h"
 
@@ -72,7 +73,7 @@ class InferCall : private TensorJob {
   std::string served_model_;
   int64_t served_version_ = 0;
   Service* service_ = nullptr;
-  TensorLease lease_;
+  Lease<TensorEngine> lease_;
   std::shared_ptr<const void> in_run_;  // the bulk run it belongs to
   std::vector<uint8_t> given_;          // by input of the model: whether it is there
   std::vector<uint32_t> order_;         // of `outputs`: which of the model's

@@ -16,8 +16,8 @@
 #include "common/failing_new.h"
 #include "engine/builtin_models.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
 #include "engine/tensor_engine.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -116,7 +116,7 @@ class InferTest : public testing::Test {
             return std::unique_ptr<Model>(
                 new Engine(FakeParts(ModelTask::kEmbedding), encoder, &metrics_));
           }
-          TensorEngineOptions tensors = spec.tensors;
+          TensorEngineOptions tensors = spec.options.tensors;
           tensors.name = spec.name;
           tensors.version = spec.version;
           PENSTOCK_ASSIGN_OR_RETURN(

@@ -6,9 +6,9 @@
 #include "api/stats.h"
 #include "cache/cache_metrics.h"
 #include "common/memory.h"
-#include "engine/registry.h"
 #include "generate/decode_metrics.h"
 #include "metrics/process_stats.h"
+#include "registry/registry.h"
 #include "sched/scheduler_metrics.h"
 
 namespace penstock {
@@ -37,9 +37,10 @@ void AddTensorModel(const Registry::Entry& entry, Metrics* metrics, LoadSample* 
   }
   sample->tensor_rows += done.batch_rows.sum();
   sample->tensor_fill += done.batch_fill.sum();
-  if (!entry.tensors) return;
-  sample->now.tensor_queue.rows += entry.tensors->scheduler().queued_rows();
-  sample->now.tensor_queue.bytes += entry.tensors->scheduler().queued_bytes();
+  const TensorEngine* const engine = entry.As<TensorEngine>();
+  if (engine == nullptr) return;
+  sample->now.tensor_queue.rows += engine->scheduler().queued_rows();
+  sample->now.tensor_queue.bytes += engine->scheduler().queued_bytes();
 }
 
 // By name, so that the sums of a model go on where it is unloaded and comes again.
@@ -48,18 +49,21 @@ void AddModel(const Registry::Entry& entry, Metrics* metrics, LoadSample* sample
   sample->now.memory.activations += entry.bytes.activations;
   sample->now.memory.kv += entry.bytes.cache;
   if (!entry.purpose) return;  // it did nothing yet
-  if (entry.purpose->tensors) return AddTensorModel(entry, metrics, sample);
+  if (entry.purpose->capability == Capability::kTensors) {
+    return AddTensorModel(entry, metrics, sample);
+  }
   const SchedulerMetrics queue = SchedulerMetrics::Of(metrics, entry.name);
   for (size_t c = 0; c < kPriorities; ++c) {
     sample->now.queues[c].requests += queue.classes[c].queue_requests->value();
     sample->now.queues[c].tokens += queue.classes[c].queue_units->value();
   }
-  if (entry.purpose->generates) {
+  if (entry.purpose->capability == Capability::kGenerate) {
     const DecodeTotals done = DecodeMetrics::Of(metrics, entry.name).Read();
     sample->prompt_tokens += static_cast<double>(done.prompt_tokens);
     sample->generated_tokens += static_cast<double>(done.generated_tokens);
-    if (!entry.text) return;
-    const DecodeStats stats = entry.text->scheduler().stats();
+    TextEngine* const engine = entry.As<TextEngine>();
+    if (engine == nullptr) return;
+    const DecodeStats stats = engine->scheduler().stats();
     sample->now.texts_running += stats.running;
     sample->now.texts_waiting += stats.waiting;
     sample->now.kv.bytes += stats.BytesOf(&CacheGroupStats::blocks);

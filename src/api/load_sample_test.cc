@@ -6,7 +6,7 @@
 
 #include "api/service.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 #include "sched/scheduler_metrics.h"
 
 namespace penstock {
@@ -94,7 +94,7 @@ TEST(LoadSample, IsReadOfAService) {
   options.name = "embedder";
   ASSERT_TRUE(
       registry
-          .AddEngine(std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding), options, &metrics))
+          .AddLoaded(std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding), options, &metrics))
           .ok());
   ServiceOptions limits;
   limits.inflight_bytes = 1 << 20;

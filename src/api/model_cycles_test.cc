@@ -18,7 +18,7 @@
 #include "common/log.h"
 #include "common/memory.h"
 #include "cpu/cpu_backend.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -45,7 +45,7 @@ class ModelCycles : public testing::Test {
       ModelSpec spec;
       spec.name = model;
       spec.reference = std::string(PENSTOCK_GOLDEN_DIR "/models/") + model;
-      spec.options.scheduler.max_batch_tokens = 64;
+      spec.options.encoder.scheduler.max_batch_tokens = 64;
       ASSERT_TRUE(registry_->Add(std::move(spec)).ok());
     }
     registry_->StartLoading();

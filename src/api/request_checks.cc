@@ -41,15 +41,21 @@ const char* OfferedBy(ModelTask task) {
 }
 
 std::string PurposeText(const ModelPurpose& purpose) {
-  if (purpose.generates) return "generates text: it offers chat and completions";
-  if (purpose.tensors) return "takes and gives tensors: it offers infer (/v2/models/NAME/infer)";
+  switch (purpose.capability) {
+    case Capability::kGenerate:
+      return "generates text: it offers chat and completions";
+    case Capability::kTensors:
+      return "takes and gives tensors: it offers infer (/v2/models/NAME/infer)";
+    case Capability::kEncode:
+      break;
+  }
   return fmt::format("is for {}: it offers {}", ModelTaskName(purpose.task),
                      OfferedBy(purpose.task));
 }
 
 Status CannotInfer(const Registry& registry, const std::string& name) {
   const auto known = registry.Look(name, {});
-  const auto other = registry.Look("", {.tensors = true});
+  const auto other = registry.Look("", {.capability = Capability::kTensors});
   return Status::InvalidArgument(
       fmt::format("model '{}' {}, and takes no tensors{}", known ? known->name : name,
                   known ? PurposeText(known->purpose) : "does something else",

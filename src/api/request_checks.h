@@ -8,7 +8,7 @@
 #include "api/service_metrics.h"
 #include "api/types.h"
 #include "engine/engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 

@@ -8,10 +8,10 @@
 
 #include "api/service_impl.h"
 #include "common/processors.h"
-#include "engine/registry.h"
 #include "engine/tensor_engine.h"
 #include "hub/file_choice.h"
 #include "metrics/process_stats.h"
+#include "registry/registry.h"
 
 namespace penstock {
 
@@ -126,6 +126,33 @@ void AddTensorInfo(const TensorEngine& engine, ModelInfo* info) {
   info->ready = true;
 }
 
+void AddEncoderInfo(Engine& engine, ModelInfo* info) {
+  const ModelFolder& folder = engine.folder();
+  const EngineInfo& loaded = engine.info();
+  info->path = folder.path;
+  info->revision = engine.revision();
+  info->task = ModelTaskName(folder.task);
+  info->architecture = folder.encoder.model_type;
+  info->dtype = DTypeWord(loaded.dtype);
+  if (info->path.ends_with(".gguf")) info->quantisation = QuantisationOf(info->path);
+  info->int8_keep = TypeOverridesText(loaded.int8_keep);
+  if (folder.task == ModelTask::kEmbedding) {
+    info->pooling = PoolingModeName(folder.pooling);
+    info->dimensions = loaded.embedding_size;
+  } else {
+    info->labels = folder.encoder.labels;
+  }
+  info->tokenizer = engine.tokenizer().model_type();
+  info->backend = loaded.backend;
+  info->max_tokens = loaded.max_tokens;
+  info->max_batch_tokens = static_cast<int32_t>(engine.scheduler().limits().tokens);
+  info->hidden_size = loaded.hidden_size;
+  info->parameters = static_cast<int64_t>(loaded.parameters);
+  info->weight_bytes = static_cast<int64_t>(loaded.weight_bytes);
+  info->created_unix_s = engine.loaded_unix_s();
+  info->ready = true;
+}
+
 // Adds what the files of a model that is not loaded say of it.
 void AddFileFacts(const FileFacts& facts, ModelInfo* info) {
   info->path = facts.path;
@@ -173,36 +200,10 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   info.path = entry.reference;
   if (entry.purpose) info.task = ModelPurposeName(*entry.purpose);
   AddLifecycle(entry, &info);
-  if (entry.text) AddTextInfo(*entry.text, &info);
-  if (entry.tensors) AddTensorInfo(*entry.tensors, &info);
-  const bool is_there = entry.engine || entry.text || entry.tensors;
-  if (!is_there && entry.facts) AddFileFacts(*entry.facts, &info);
-  if (!entry.engine) return info;
-  const Engine& engine = *entry.engine;
-  const ModelFolder& folder = engine.folder();
-  const EngineInfo& loaded = engine.info();
-  info.path = folder.path;
-  info.revision = engine.revision();
-  info.task = ModelTaskName(folder.task);
-  info.architecture = folder.encoder.model_type;
-  info.dtype = DTypeWord(loaded.dtype);
-  if (info.path.ends_with(".gguf")) info.quantisation = QuantisationOf(info.path);
-  info.int8_keep = TypeOverridesText(loaded.int8_keep);
-  if (folder.task == ModelTask::kEmbedding) {
-    info.pooling = PoolingModeName(folder.pooling);
-    info.dimensions = loaded.embedding_size;
-  } else {
-    info.labels = folder.encoder.labels;
-  }
-  info.tokenizer = engine.tokenizer().model_type();
-  info.backend = loaded.backend;
-  info.max_tokens = loaded.max_tokens;
-  info.max_batch_tokens = static_cast<int32_t>(entry.engine->scheduler().limits().tokens);
-  info.hidden_size = loaded.hidden_size;
-  info.parameters = static_cast<int64_t>(loaded.parameters);
-  info.weight_bytes = static_cast<int64_t>(loaded.weight_bytes);
-  info.created_unix_s = engine.loaded_unix_s();
-  info.ready = true;
+  if (const TextEngine* const text = entry.As<TextEngine>()) AddTextInfo(*text, &info);
+  if (const TensorEngine* const tensors = entry.As<TensorEngine>()) AddTensorInfo(*tensors, &info);
+  if (Engine* const encoder = entry.As<Engine>()) AddEncoderInfo(*encoder, &info);
+  if (!entry.model && entry.facts) AddFileFacts(*entry.facts, &info);
   return info;
 }
 
@@ -256,7 +257,7 @@ Expected<ModelInfo> InfoFor(const Registry& registry, const std::string& name,
                             std::initializer_list<ModelUse> uses) {
   const auto entries = registry.List();
   const ModelUse& use = *uses.begin();
-  const bool for_all = !use.text && !use.tensors && !use.task;
+  const bool for_all = use.is_any();
   const auto answers = [&](const Registry::Entry& entry, const std::string& to) {
     const auto& aliases = entry.aliases;
     return (to.empty() && for_all) || to == entry.name ||
@@ -273,14 +274,15 @@ Expected<ModelInfo> InfoFor(const Registry& registry, const std::string& name,
     }
   }
   if (name.empty() && !for_all) return Status::NotFound("no model for this is served", "model");
-  const Status none = registry.Find(name).status();
+  const Status none = registry.Find<Engine>(name).status();
   return none.ok() ? Status::NotFound("no such model", "model") : none;
 }
 
 }  // namespace
 
 Expected<ModelInfo> Service::Model(const std::string& name) const {
-  return InfoFor(*impl_->registry, name, {{}, {.text = true}, {.tensors = true}});
+  return InfoFor(*impl_->registry, name,
+                 {{}, {.capability = Capability::kGenerate}, {.capability = Capability::kTensors}});
 }
 
 Expected<ModelInfo> Service::EmbeddingModel(const std::string& name) const {
@@ -288,7 +290,7 @@ Expected<ModelInfo> Service::EmbeddingModel(const std::string& name) const {
 }
 
 Expected<ModelInfo> Service::TextModel(const std::string& name) const {
-  return InfoFor(*impl_->registry, name, {{.text = true}});
+  return InfoFor(*impl_->registry, name, {{.capability = Capability::kGenerate}});
 }
 
 }  // namespace penstock

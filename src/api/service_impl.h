@@ -24,8 +24,8 @@
 #include "common/byte_budget.h"
 #include "common/worker_pool.h"
 #include "encode/encode_pipeline.h"
-#include "engine/registry.h"
 #include "metrics/stages.h"
+#include "registry/registry.h"
 
 namespace penstock {
 
@@ -68,8 +68,8 @@ struct Service::Impl final : RequestSlots {
   bool AwaitAnswers(std::unique_lock<std::mutex>* lock, std::chrono::milliseconds timeout);
 
   // The model by name (or the default for the behaviour), which must offer the behaviour.
-  Expected<EngineLease> EngineFor(const std::string& model, Behaviour behaviour) const;
-  EncodePlan NewPlan(EngineLease engine, const TextOptions& text, RequestContext context) const;
+  Expected<Lease<Engine>> EngineFor(const std::string& model, Behaviour behaviour) const;
+  EncodePlan NewPlan(Lease<Engine> engine, const TextOptions& text, RequestContext context) const;
   Expected<EncodePlan> PlanEmbed(const std::shared_ptr<const EmbedRequest>& request,
                                  RequestContext context, Behaviour behaviour);
   Expected<EncodePlan> PlanRerank(const std::shared_ptr<const RerankRequest>& request,
@@ -152,7 +152,7 @@ struct Service::Impl final : RequestSlots {
   template <typename Answer, typename Then>
   void WithModel(const std::string& model, const ModelUse& use, RequestContext context,
                  Answer answer, Then then, bool has_slot = true) {
-    EngineLease hold;  // until `then` has a lease of its own
+    Lease<penstock::Model> hold;  // until `then` has a lease of its own
     const bool waits = registry->MustAwait(model, use, &hold);
     if (!waits && !context.keep_alive) return then(std::move(context));
     std::shared_ptr<ModelWait> wait;

@@ -12,7 +12,7 @@
 #include "api/service.h"
 #include "common/eventually_test_util.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -29,7 +29,7 @@ class ServiceMemoryTest : public testing::Test {
     EngineOptions options;
     options.name = "embedder";
     ASSERT_TRUE(
-        registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+        registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
     service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
   }
   RequestContext Context(Priority priority = Priority::kInteractive) {

@@ -9,7 +9,7 @@
 
 #include "api/scores.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -51,7 +51,7 @@ class ServiceTest : public testing::Test {
     EngineOptions options;
     options.name = name;
     ASSERT_TRUE(
-        registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+        registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
   }
   void Start(ServiceOptions limits) {
     service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
@@ -401,8 +401,8 @@ TEST_F(ServiceTest, WaitsForAModelLeaveThePlacesToOthers) {
   const auto loader = [this, open = gate.get_future().share()](
                           const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
     if (spec.name == "far") open.wait();
-    return std::unique_ptr<Model>(
-        std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding), spec.options, &metrics_));
+    return std::unique_ptr<Model>(std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding),
+                                                           spec.options.encoder, &metrics_));
   };
   Registry registry(nullptr, &metrics_, loader, {.on_demand = true});
   for (const char* name : {"here", "far"}) {

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "common/memory.h"
-#include "engine/registry.h"
 #include "metrics/process_stats.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -176,20 +176,19 @@ ServiceStats::Moment ServiceStats::Now() const {
   for (const Registry::Entry& entry : registry_->List()) {
     LoadSums::Model& model = sums.models.emplace_back();
     model.name = entry.name;
-    const bool keeps_own_sums =
-        entry.purpose && (entry.purpose->generates || entry.purpose->tensors);
-    if (keeps_own_sums && !entry.text && !entry.tensors) {
+    const bool keeps_own_sums = entry.purpose && !entry.purpose->encodes();
+    if (keeps_own_sums && !entry.model) {
       if (const auto seen = seen_.find(entry.name); seen != seen_.end()) model = seen->second;
       continue;
     }
-    if (entry.text) {
+    if (TextEngine* const engine = entry.As<TextEngine>()) {
       model.text = true;
-      model.decode = entry.text->scheduler().totals();
+      model.decode = engine->scheduler().totals();
       seen_[entry.name] = model;
       continue;
     }
-    if (entry.purpose && entry.purpose->tensors) {
-      const TensorStatistics done = entry.tensors->scheduler().Statistics();
+    if (const TensorEngine* const engine = entry.As<TensorEngine>()) {
+      const TensorStatistics done = engine->scheduler().Statistics();
       model.batches = done.runs;
       model.rows = done.rows;
       model.tensor_requests = done.success.count;
@@ -254,24 +253,24 @@ Stats ServiceStats::Read() const {
       model.tokens = static_cast<int64_t>(window.models[m].tokens);
       model.busy_s = window.models[m].busy_s;
     }
-    if (entry.text) {
+    if (TextEngine* const engine = entry.As<TextEngine>()) {
       const size_t m = stats.models.size();
       const DecodeTotals done = m < window.models.size() ? window.models[m].decode : DecodeTotals();
       model.batches = static_cast<int64_t>(done.steps);
       model.rows = static_cast<int64_t>(done.generated_tokens);
       model.tokens = static_cast<int64_t>(done.computed_tokens);
       model.busy_s = done.busy_s;
-      model.text = {entry.text->scheduler().stats(), done};
+      model.text = {engine->scheduler().stats(), done};
     }
     model.name = entry.name;
     model.ready = entry.state == ModelState::kReady;
-    if (entry.purpose && entry.purpose->tensors) {
+    if (entry.purpose && entry.purpose->capability == Capability::kTensors) {
       ModelStats::Tensors& tensors = model.tensors.emplace();
       if (const size_t m = stats.models.size(); m < window.models.size()) {
         tensors.requests = static_cast<int64_t>(window.models[m].tensor_requests);
       }
-      if (entry.tensors) {
-        const TensorScheduler& scheduler = entry.tensors->scheduler();
+      if (const TensorEngine* const engine = entry.As<TensorEngine>()) {
+        const TensorScheduler& scheduler = engine->scheduler();
         tensors.queued_rows = scheduler.queued_rows();
         tensors.queued_bytes = scheduler.queued_bytes();
         tensors.max_batch_size = scheduler.signature().max_batch_size;

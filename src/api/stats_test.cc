@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "common/step_progress.h"
-#include "cpu/cpu_backend.h"
+#include "devices/backends.h"
 #include "generate/generator.h"
 #include "load/chat_load.h"
 #include "load/http_texts.h"
@@ -82,7 +82,7 @@ Status ChatHttpBench::Start() {
   words.insert(words.end(), {"--cache-type", DTypeFlag(options_.cache_type)});
   words.insert(words.end(), options_.server_flags.begin(), options_.server_flags.end());
   PENSTOCK_ASSIGN_OR_RETURN(server_, ServerProcess::Start(words));
-  PENSTOCK_ASSIGN_OR_RETURN(backend_, NewCpuBackend({options_.threads, true, ""}));
+  PENSTOCK_ASSIGN_OR_RETURN(backend_, NewBackend({.threads = options_.threads}));
   TextModelOptions text;
   text.dtype = options_.dtype;
   text.cache_type = options_.cache_type;

@@ -13,7 +13,7 @@
 
 #include "bench/random_decoder.h"
 #include "common/step_progress.h"
-#include "cpu/cpu_backend.h"
+#include "devices/backends.h"
 #include "generate/decode_scheduler.h"
 #include "generate/generator.h"
 #include "load/table.h"
@@ -88,7 +88,8 @@ class ChatSpeedBench {
   explicit ChatSpeedBench(const ChatSpeedOptions& options) : options_(options) {}
 
   Status Load() {
-    PENSTOCK_ASSIGN_OR_RETURN(backend_, NewCpuBackend({options_.threads, true, ""}));
+    PENSTOCK_ASSIGN_OR_RETURN(backend_,
+                              NewBackend({.device = options_.device, .threads = options_.threads}));
     if (!options_.model.empty()) {
       TextModelOptions text;
       text.dtype = options_.dtype;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "devices/devices.h"
 #include "load/records.h"
 #include "numbers/dtype.h"
 
@@ -18,6 +19,7 @@ struct ChatSpeedOptions {
   std::string name;                // part of the records' names; "": the mix
   std::optional<DType> dtype;
   DType cache_type = DType::kBf16;
+  std::string device = Devices::kAuto;
   int threads = 0;    // 0: one a processor
   int streams = 8;    // texts at once
   int tokens = 64;    // of each

@@ -8,7 +8,7 @@
 
 #include "api/service.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 
@@ -18,7 +18,7 @@ struct FakeService {
     EngineOptions options;
     options.name = "fake";
     EXPECT_TRUE(
-        registry.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics)).ok());
+        registry.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics)).ok());
   }
 
   Metrics metrics;

@@ -16,10 +16,10 @@
 #include "common/processors.h"
 #include "common/step_progress.h"
 #include "common/thread_pool.h"
-#include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/read_loops.h"
+#include "devices/backends.h"
 #include "load/latency.h"
 #include "load/table.h"
 #include "models/decoder.h"
@@ -97,7 +97,8 @@ class GenerateSpeedBench {
  public:
   static Expected<std::unique_ptr<GenerateSpeedBench>> Make(const GenerateSpeedOptions& options) {
     auto bench = std::unique_ptr<GenerateSpeedBench>(new GenerateSpeedBench(options));
-    PENSTOCK_ASSIGN_OR_RETURN(bench->backend_, NewCpuBackend({options.threads, true, ""}));
+    PENSTOCK_ASSIGN_OR_RETURN(bench->backend_,
+                              NewBackend({.device = options.device, .threads = options.threads}));
     if (options.model.empty()) {
       PENSTOCK_ASSIGN_OR_RETURN(const auto random, RandomDecoder::Make(options.shape, options.mix));
       PENSTOCK_RETURN_IF_ERROR(bench->Load(random->files));

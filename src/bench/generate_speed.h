@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "devices/devices.h"
 #include "load/records.h"
 #include "numbers/dtype.h"
 
@@ -23,6 +24,7 @@ struct GenerateSpeedOptions {
   std::string name;                // part of the records' names; "": the mix
   std::optional<DType> dtype;
   DType cache_type = DType::kBf16;
+  std::string device = Devices::kAuto;
   int threads = 0;  // 0: one a processor
   std::vector<int> prompts = {128, 512, 2048};
   std::vector<int> depths = {0, 2048, 8192};

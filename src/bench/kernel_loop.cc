@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "cpu/cpu_backend.h"
+#include "devices/backends.h"
 #include "families/model_folder.h"
 #include "load/process_stat.h"
 
@@ -24,7 +24,7 @@ Expected<std::unique_ptr<KernelLoop>> KernelLoop::Load(const std::string& path, 
                                                        const std::vector<std::string>& texts,
                                                        size_t batch_tokens, size_t batch_texts) {
   std::unique_ptr<KernelLoop> loop(new KernelLoop());
-  PENSTOCK_ASSIGN_OR_RETURN(loop->backend_, NewCpuBackend({.threads = threads}));
+  PENSTOCK_ASSIGN_OR_RETURN(loop->backend_, NewBackend({.threads = threads}));
   loop->backend_name_ = loop->backend_->name();
   PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(path));
   if (folder.decoder) {

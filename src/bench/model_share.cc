@@ -12,8 +12,8 @@
 #include "common/processors.h"
 #include "common/step_progress.h"
 #include "common/thread_pool.h"
-#include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
+#include "devices/backends.h"
 #include "families/model_folder.h"
 #include "load/table.h"
 #include "models/encoder.h"
@@ -69,7 +69,7 @@ Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records
   const size_t threads =
       options.threads > 0 ? static_cast<size_t>(options.threads) : UsableProcessors();
   PENSTOCK_ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::DefaultKernels());
-  PENSTOCK_ASSIGN_OR_RETURN(auto backend, NewCpuBackend({.threads = static_cast<int>(threads)}));
+  PENSTOCK_ASSIGN_OR_RETURN(auto backend, NewBackend({.threads = static_cast<int>(threads)}));
   PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(options.folder));
   ThreadPool pool(threads);
 

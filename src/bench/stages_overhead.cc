@@ -5,9 +5,9 @@
 
 #include "api/stats.h"
 #include "common/step_progress.h"
-#include "engine/registry.h"
 #include "load/http_load.h"
 #include "load/table.h"
+#include "registry/registry.h"
 #include "routes/server.h"
 
 namespace penstock {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/memory.h"
 #include "common/processors.h"
 #include "cpu/block_linear.h"
 #include "cpu/cpu_device.h"
@@ -25,6 +26,7 @@ class CpuBackend final : public Backend {
     return device_.kernels->multiplies_bf16 ? DType::kBf16 : DType::kF32;
   }
   std::span<const char* const> optimisations() const override { return kStepOptimisations; }
+  uint64_t AvailableBytes() const override { return penstock::AvailableBytes(); }
   void PlaceCaller() const override { device_.pool.PlaceCaller(); }
 
   std::unique_ptr<Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override {

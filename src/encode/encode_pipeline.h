@@ -21,8 +21,8 @@
 #include "encode/result_cache.h"
 #include "encode/token_cache.h"
 #include "engine/engine.h"
-#include "engine/engine_lease.h"
 #include "metrics/metrics.h"
+#include "registry/lease.h"
 
 namespace penstock {
 
@@ -36,7 +36,7 @@ struct EncodeItem {
 };
 
 struct EncodePlan {
-  EngineLease engine;
+  Lease<Engine> engine;
   std::vector<EncodeItem> items;
   std::shared_ptr<const void> owner;  // keeps the viewed texts and ids
   std::string prompt;                 // put before `first`; not before ids

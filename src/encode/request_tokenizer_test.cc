@@ -140,7 +140,7 @@ TEST_P(RequestTokenizerTest, AnyRequestIsAsPlainly) {
       TokenCache off(0, std::chrono::seconds(0), nullptr, &metrics_);
       for (int round = 0; round < 60 && !HasFailure(); ++round) {
         EncodePlan plan;
-        plan.engine = EngineLease(engine_.get());
+        plan.engine = Lease<Engine>(engine_.get());
         static const std::vector<std::string> kPrompts = {
             "",
             "query: ",
@@ -210,7 +210,7 @@ class TokenizedOnceTest : public testing::Test {
     EngineOptions options;
     options.name = "model";
     engine_ = std::make_unique<Engine>(std::move(parts), options, &metrics_);
-    plan_.engine = EngineLease(engine_.get());
+    plan_.engine = Lease<Engine>(engine_.get());
   }
   std::vector<std::string> Asked(TokenCache* cache) {
     tokenizer_->asked.clear();

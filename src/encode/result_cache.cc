@@ -45,7 +45,7 @@ std::string KeyOf(const EncodeJob& job, size_t row, size_t begin) {
 
 // One job on its way.
 struct ResultCache::Lookup {
-  EngineLease engine;
+  Lease<Engine> engine;
   std::unique_ptr<EncodeJob> job;  // the request's
   size_t width;
   std::vector<std::string> keys;  // of each row
@@ -184,7 +184,7 @@ bool ResultCache::AsksRemote(const Engine& engine) const {
   return remote_ != nullptr && remote_->up() && !engine.fingerprint().empty();
 }
 
-Status ResultCache::Submit(const EngineLease& engine, std::unique_ptr<EncodeJob> job) {
+Status ResultCache::Submit(const Lease<Engine>& engine, std::unique_ptr<EncodeJob> job) {
   if (!Takes(*engine, *job)) return engine->scheduler().Submit(std::move(job));
   const bool may_lead = job->may_lead;
   const auto lookup = LookUp(engine, std::move(job));
@@ -221,7 +221,7 @@ void ResultCache::AskRemote(const std::shared_ptr<Lookup>& lookup) {
   });
 }
 
-std::shared_ptr<ResultCache::Lookup> ResultCache::LookUp(const EngineLease& engine,
+std::shared_ptr<ResultCache::Lookup> ResultCache::LookUp(const Lease<Engine>& engine,
                                                          std::unique_ptr<EncodeJob> job) {
   auto lookup = std::make_shared<Lookup>();
   lookup->engine = engine;

@@ -65,7 +65,7 @@ class ResultCacheTest : public testing::Test {
     };
     const Status submitted =
         (cache ? cache : &cache_)
-            ->Submit(EngineLease(engine ? engine : engine_.get()), std::move(job));
+            ->Submit(Lease<Engine>(engine ? engine : engine_.get()), std::move(job));
     if (!submitted.ok()) return {submitted, nullptr};
     return promise.get_future().get();
   }
@@ -84,7 +84,7 @@ class ResultCacheTest : public testing::Test {
     job->done = [promise](std::unique_ptr<EncodeJob> back, Status status) {
       promise->set_value({std::move(status), std::move(back)});
     };
-    EXPECT_TRUE(cache_.Submit(EngineLease(engine_.get()), std::move(job)).ok());
+    EXPECT_TRUE(cache_.Submit(Lease<Engine>(engine_.get()), std::move(job)).ok());
     return promise->get_future();
   }
   // The model waits in its next batch until the returned function is called.

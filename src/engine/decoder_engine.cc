@@ -118,7 +118,7 @@ Status LoadDecoderParts(const EngineOptions& options, Backend* backend, EnginePa
   TextModelOptions memory;
   memory.cache_type = options.dtype == DType::kF32 ? DType::kF32 : DType::kBf16;
   memory.memory_bytes = options.granted.weights + options.granted.cache;
-  PENSTOCK_ASSIGN_OR_RETURN(const int32_t context, ChooseContext(files, memory));
+  PENSTOCK_ASSIGN_OR_RETURN(const int32_t context, ChooseContext(files, memory, *backend));
   DecoderOptions decoder;
   decoder.dtype = options.dtype;
   decoder.context = std::min(context, folder.max_tokens);

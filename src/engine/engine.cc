@@ -327,6 +327,7 @@ Expected<std::unique_ptr<Engine>> Engine::LoadTokenizer(const std::string& path,
 
 Engine::Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics)
     : parts_(std::move(parts)), options_(options), cache_id_(CacheIdOf(parts_.fingerprint)) {
+  parts_.replicas = static_cast<int32_t>(parts_.runners.size());
   loaded_unix_s_ = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();

@@ -1,5 +1,5 @@
 // Engine: one encoder model, ready to work: folder, tokenizer, weights and scheduler. Users of a
-// registered engine hold a lease (engine_lease.h).
+// registered engine hold a lease (registry/lease.h).
 //
 // The Engine owns all four; only the Backend is shared between models. Everything but the scheduler
 // is immutable after loading, so any thread may read it.
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "checks/linear_check.h"
 #include "common/status.h"
-#include "engine/linear_check.h"
 #include "engine/model.h"
 #include "engine/model_checks.h"
 #include "families/model_folder.h"
@@ -61,6 +61,8 @@ struct EngineParts : EngineInfo {
 
 class Engine final : public Model {
  public:
+  static constexpr Capability kCapability = Capability::kEncode;
+
   // Reads the model folder at `path` and packs its weights; seconds for a big one. `backend` and
   // `metrics` must outlive the engine. Errors name the file, tensor or setting at fault; kInternal
   // also: a check of options.check failed.
@@ -79,7 +81,11 @@ class Engine final : public Model {
   uint64_t HeldBytes() const override { return scheduler_->HeldBytes(); }
   uint64_t ReleaseMemory() override { return scheduler_->ReleaseMemory(); }
   void Stop() override { scheduler_->Stop(); }
-  Engine* encoder() override { return this; }
+  const std::string& path() const override { return parts_.folder.path; }
+  ModelPurpose purpose() const override { return {kCapability, task()}; }
+  MeasuredModel measured() const override {
+    return {scheduler_->times(), static_cast<int32_t>(scheduler_->limits().tokens)};
+  }
 
   const EngineOptions& options() const { return options_; }
   const std::string& revision() const { return options_.revision; }

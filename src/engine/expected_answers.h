@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "checks/known_answers.h"
 #include "common/status.h"
-#include "engine/known_answers.h"
 
 namespace penstock {
 

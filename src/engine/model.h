@@ -1,21 +1,21 @@
-// Model: the registry's view of a model of any family.
+// Model: the registry's view of a model of any kind.
 //
-// Each capability has a function here that gives its interface, or null where the model lacks it.
+// A class that implements it says which capability it has (T::kCapability), so that whoever looks
+// for a T finds it. Another kind of models is its class, its row of TextOf and its row of
+// EngineKinds; the registry, leases and unloading stay as they are.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "engine/capability.h"
 #include "engine/model_bytes.h"
 #include "models/linear_types.h"
 #include "numbers/dtype.h"
+#include "sched/batch_limits.h"
 
 namespace penstock {
-
-class Engine;        // engine.h
-class TextEngine;    // text_engine.h
-class TensorEngine;  // tensor_engine.h
 
 // Properties of a loaded model besides its folder.
 struct EngineInfo {
@@ -28,10 +28,17 @@ struct EngineInfo {
   uint64_t weight_bytes = 0;
   uint64_t activation_bytes = 0;  // of the largest batches or steps, about
   uint64_t cache_bytes = 0;       // of keys and values, at most
+  int32_t replicas = 1;
   std::string backend;
   DType dtype = DType::kF32;
   std::vector<TypeOverride> int8_keep;  // in force
   std::string fingerprint;              // fingerprint.h; "" if it was not asked for
+};
+
+// What was measured while a model was loaded: its next load need not measure it again.
+struct MeasuredModel {
+  BatchTimes batch_times;
+  int32_t batch_tokens = 0;
 };
 
 class Model {
@@ -41,6 +48,15 @@ class Model {
   // As served.
   virtual const std::string& name() const = 0;
   virtual const EngineInfo& info() const = 0;
+  // Its folder, its file, or "builtin:...".
+  virtual const std::string& path() const = 0;
+  virtual ModelPurpose purpose() const = 0;
+  virtual MeasuredModel measured() const { return {}; }
+  // This model as a T; null: it lacks what a T does.
+  template <typename T>
+  T* As() {
+    return purpose().capability == T::kCapability ? static_cast<T*>(this) : nullptr;
+  }
 
   // What it takes at most.
   ModelBytes bytes() const {
@@ -54,13 +70,6 @@ class Model {
   // Takes no more work, finishes accepted work and joins its threads. May be called twice, but not
   // on a thread of the model.
   virtual void Stop() = 0;
-
-  // Pooled vectors, token vectors and scores of texts; null: not offered.
-  virtual Engine* encoder() { return nullptr; }
-  // Text; null: not offered.
-  virtual TextEngine* generator() { return nullptr; }
-  // Plain tensors; null: not offered.
-  virtual TensorEngine* tensors() { return nullptr; }
 };
 
 }  // namespace penstock

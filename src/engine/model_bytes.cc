@@ -22,8 +22,7 @@
 namespace penstock {
 namespace {
 
-// Contexts of keys and values that are wanted, and the tokens of the shortest that will do.
-constexpr uint64_t kContexts = 8;
+// Tokens of the shortest context that will do.
 constexpr int64_t kContextLeast = 2048;
 // Bytes in memory for a byte of tokenizer.json: texts, ids, merges and their hash tables.
 constexpr uint64_t kTokenizerFactor = 4;
@@ -152,7 +151,7 @@ Expected<ModelNeeds> TextNeeds(const std::string& path, const TextEngineOptions&
   PENSTOCK_ASSIGN_OR_RETURN(ModelNeeds needs,
                             DecoderNeeds(files, {.dtype = options.model.dtype}, plan, backend));
   const uint64_t one = needs.wanted.cache;
-  needs.wanted.cache = kContexts * one;
+  needs.wanted.cache = kCacheContexts * one;
   if (asked > 0) needs.least.cache = one;  // what was asked for is not cut
   return needs;
 }

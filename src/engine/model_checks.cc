@@ -5,11 +5,11 @@
 #include <functional>
 #include <optional>
 
+#include "checks/check_records.h"
+#include "checks/known_answers.h"
 #include "common/log.h"
-#include "engine/check_records.h"
 #include "engine/engine.h"
 #include "engine/expected_answers.h"
-#include "engine/known_answers.h"
 #include "engine/text_engine.h"
 #include "families/decoder_files.h"
 

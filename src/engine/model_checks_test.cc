@@ -8,13 +8,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checks/check_records.h"
 #include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
-#include "engine/check_records.h"
 #include "engine/engine.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
 #include "engine/text_engine.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -184,7 +184,7 @@ TEST_F(ModelChecksTest, TheRegistrySaysWhyAModelIsNotServed) {
   ModelSpec spec;
   spec.name = "m";
   spec.reference = path;
-  spec.options = options_;
+  spec.options.encoder = options_;
   ASSERT_TRUE(registry.Add(spec).ok());
   registry.StartLoading();
   EXPECT_THAT(registry.WaitLoaded().message(),

@@ -79,6 +79,7 @@ Expected<std::unique_ptr<TensorEngine>> TensorEngine::Make(std::string path,
   TensorSchedulerOptions scheduling = options.scheduler;
   scheduling.model = options.name;
   parts.weight_bytes = WeightBytes(parts, options);
+  parts.replicas = static_cast<int32_t>(parts.runners.size());
   auto signature = std::make_shared<const TensorSignature>(parts.signature);
   PENSTOCK_ASSIGN_OR_RETURN(
       auto scheduler, TensorScheduler::Make(std::move(parts.signature), std::move(parts.runners),

@@ -1,5 +1,5 @@
 // TensorEngine: one tensor model, ready to run: its runtime, signature and scheduler. Users of a
-// registered engine hold a TensorLease (engine_lease.h).
+// registered engine hold a Lease<TensorEngine> (registry/lease.h).
 #pragma once
 
 #include <cstdint>
@@ -54,6 +54,8 @@ Expected<ModelNeeds> TensorNeedsOf(const std::string& path, const TensorEngineOp
 
 class TensorEngine final : public Model {
  public:
+  static constexpr Capability kCapability = Capability::kTensors;
+
   // Reads and compiles the model at `path`, as openvino/model_files.h takes it, or a built-in one
   // ("builtin:identity", builtin_models.h). `backend` and `metrics` must outlive the engine.
   // Errors: those of TensorModel::Load and Compile, and of DeclareTensors; kUnavailable: OpenVINO
@@ -70,9 +72,9 @@ class TensorEngine final : public Model {
   uint64_t HeldBytes() const override { return scheduler_->HeldBytes(); }
   uint64_t ReleaseMemory() override { return scheduler_->ReleaseMemory(); }
   void Stop() override { scheduler_->Stop(); }
-  TensorEngine* tensors() override { return this; }
+  const std::string& path() const override { return path_; }
+  ModelPurpose purpose() const override { return {.capability = kCapability}; }
 
-  const std::string& path() const { return path_; }
   const std::string& platform() const { return parts_.platform; }
   int64_t version() const { return options_.version; }
   const TensorSignature& signature() const { return *signature_; }

@@ -5,13 +5,11 @@
 #include <utility>
 
 #include "common/log.h"
-#include "common/memory.h"
 #include "generate/model_defaults.h"
 
 namespace penstock {
 namespace {
 
-constexpr int32_t kContexts = 8;
 // Of the memory that is available once the weights are loaded. Only what is used takes memory.
 constexpr double kCacheShare = 0.5;
 
@@ -22,9 +20,11 @@ std::vector<int32_t> FitCacheBlocks(const TextModel& model, int32_t sequences,
   const std::vector<CacheGroup> groups = CacheGroups(model.decoder->program());
   const std::vector<int32_t> least = LeastCacheBlocks(groups, model.context());
   std::vector<int32_t> blocks =
-      ChooseCacheBlocks(groups, model.context(), kContexts * least[0], sequences);
-  const double room = cache_bytes > 0 ? static_cast<double>(cache_bytes)
-                                      : kCacheShare * static_cast<double>(AvailableBytes());
+      ChooseCacheBlocks(groups, model.context(), kCacheContexts * least[0], sequences);
+  const double room =
+      cache_bytes > 0
+          ? static_cast<double>(cache_bytes)
+          : kCacheShare * static_cast<double>(model.decoder->backend().AvailableBytes());
   if (room == 0) return blocks;
   const std::vector<uint64_t> block_bytes = model.cache_block_bytes();
   double bytes = 0;

@@ -1,5 +1,5 @@
 // TextEngine: one decoder, ready to generate text: weights, tokenizer and decode scheduler. Users
-// of a registered engine hold a TextLease (engine_lease.h).
+// of a registered engine hold a Lease<TextEngine> (registry/lease.h).
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,8 @@ struct TextEngineOptions {
 
 class TextEngine final : public Model {
  public:
+  static constexpr Capability kCapability = Capability::kGenerate;
+
   // Reads the model at `path`, a folder or a .gguf file. `backend` and `metrics` must outlive the
   // engine. Errors: those of TextModel::Load, ModelTemplates::Make,
   // DecodeScheduler::Make and, with options.check, CheckTextEngine.
@@ -45,10 +47,10 @@ class TextEngine final : public Model {
   // The step thread gives back what it can once it is idle.
   uint64_t ReleaseMemory() override;
   void Stop() override { scheduler_->Stop(); }
-  TextEngine* generator() override { return this; }
+  const std::string& path() const override { return path_; }
+  ModelPurpose purpose() const override { return {.capability = kCapability}; }
 
   const std::string& revision() const { return options_.revision; }
-  const std::string& path() const { return path_; }
   const TextModel& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return *model_->tokenizer; }
   // Tokens of prompt and text together.
@@ -75,7 +77,9 @@ class TextEngine final : public Model {
   std::unique_ptr<DecodeScheduler> scheduler_;
 };
 
-// DecodeSchedulerOptions::cache_blocks where nothing is asked for: those of kContexts texts of the
+// Texts of the whole context whose keys and values are wanted, where nothing is asked for.
+inline constexpr int32_t kCacheContexts = 8;
+// DecodeSchedulerOptions::cache_blocks where nothing is asked for: those of kCacheContexts texts of the
 // whole context, and as ChooseCacheBlocks for `sequences` that run, cut to a share of the memory
 // that is available, or to `cache_bytes` if that is not 0, but at least those of one context.
 std::vector<int32_t> FitCacheBlocks(const TextModel& model, int32_t sequences,

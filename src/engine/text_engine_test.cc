@@ -8,8 +8,8 @@
 
 #include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
-#include "engine/registry.h"
 #include "generate/tiny_model_test_util.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -54,19 +54,19 @@ class TextEngineTest : public testing::Test {
 };
 
 TEST_F(TextEngineTest, StandsInTheRegistryBesideAnEncoder) {
-  EXPECT_EQ(registry_.FindText("text").status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(registry_.Find<TextEngine>("text").status().code(), StatusCode::kUnavailable);
   Load();
-  ASSERT_TRUE(registry_.FindText("text").ok());
-  EXPECT_EQ((*registry_.FindText(""))->name(), "text");
-  EXPECT_EQ((*registry_.Find(""))->name(), "vectors");
-  const Status vectors = registry_.Find("text").status();
+  ASSERT_TRUE(registry_.Find<TextEngine>("text").ok());
+  EXPECT_EQ((*registry_.Find<TextEngine>(""))->name(), "text");
+  EXPECT_EQ((*registry_.Find<Engine>(""))->name(), "vectors");
+  const Status vectors = registry_.Find<Engine>("text").status();
   EXPECT_EQ(vectors.code(), StatusCode::kUnsupported);
   EXPECT_THAT(vectors.message(), HasSubstr("generates text"));
-  EXPECT_EQ(registry_.FindText("vectors").status().code(), StatusCode::kUnsupported);
-  EXPECT_EQ(registry_.FindText("none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_.Find<TextEngine>("vectors").status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(registry_.Find<TextEngine>("none").status().code(), StatusCode::kNotFound);
   const auto entries = registry_.List();
-  EXPECT_TRUE(entries[0].text && !entries[0].engine);
-  EXPECT_TRUE(!entries[1].text && entries[1].engine);
+  EXPECT_TRUE(entries[0].As<TextEngine>() && !entries[0].As<Engine>());
+  EXPECT_TRUE(!entries[1].As<TextEngine>() && entries[1].As<Engine>());
 }
 
 // A copy of the model whose tokenizer_config.json is `config`.
@@ -85,18 +85,18 @@ TEST_F(TextEngineTest, TemplatesAndSpecialTokensComeFromTheFiles) {
               R"({"name":"tool_use","template":"t"}],"eos_token":"E","bos_token":null})");
   ASSERT_TRUE(registry_.Add(spec).ok());
   spec.name = "other";
-  spec.text.chat_template = "tool_use";
+  spec.options.decoder.chat_template = "tool_use";
   ASSERT_TRUE(registry_.Add(spec).ok());
   Load();
-  const TextLease chat = *registry_.FindText("chat");
+  const Lease<TextEngine> chat = *registry_.Find<TextEngine>("chat");
   EXPECT_EQ(chat->chat_template(false)->source(), "d");
   EXPECT_EQ(chat->chat_template(true)->source(), "t");
   using Text = std::pair<std::string, std::string>;
   EXPECT_THAT(chat->model().special_tokens, testing::Contains(Text("eos_token", "E")));
   EXPECT_THAT(chat->model().special_tokens,
               testing::Not(testing::Contains(testing::Field(&Text::first, "bos_token"))));
-  EXPECT_EQ((*registry_.FindText("other"))->chat_template(false)->source(), "t");
-  EXPECT_THAT((*registry_.FindText("text"))->chat_template(true).status().message(),
+  EXPECT_EQ((*registry_.Find<TextEngine>("other"))->chat_template(false)->source(), "t");
+  EXPECT_THAT((*registry_.Find<TextEngine>("text"))->chat_template(true).status().message(),
               HasSubstr("--chat-template"));
 }
 
@@ -104,7 +104,7 @@ TEST_F(TextEngineTest, ATemplateThatIsNotThereFailsTheModel) {
   ModelSpec spec;
   spec.name = "chat";
   spec.reference = kGoldens + "/decoders/llama";
-  spec.text.chat_template = "rag";
+  spec.options.decoder.chat_template = "rag";
   ASSERT_TRUE(registry_.Add(spec).ok());
   registry_.StartLoading();
   EXPECT_THAT(registry_.WaitLoaded().message(), HasSubstr("--chat-template rag"));
@@ -114,7 +114,7 @@ TEST_F(TextEngineTest, GeneratesAndIsUnloaded) {
   Load();
   auto sink = std::make_shared<TextOf>();
   {
-    const TextLease lease = *registry_.FindText("text");
+    const Lease<TextEngine> lease = *registry_.Find<TextEngine>("text");
     EXPECT_GT(lease->context(), 16);
     EXPECT_EQ(lease->info().max_tokens, lease->context());
     EXPECT_EQ(lease->info().dtype, backend_->preferred_dtype());
@@ -129,9 +129,9 @@ TEST_F(TextEngineTest, GeneratesAndIsUnloaded) {
     EXPECT_GT(lease->HeldBytes(), 0u);
   }
   EXPECT_TRUE(registry_.Unload("text").get().ok());
-  EXPECT_EQ(registry_.FindText("text").status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(registry_.Find<TextEngine>("text").status().code(), StatusCode::kUnavailable);
   EXPECT_TRUE(registry_.Load("text").get().ok());
-  EXPECT_TRUE(registry_.FindText("text").ok());
+  EXPECT_TRUE(registry_.Find<TextEngine>("text").ok());
 }
 
 TEST(FitCacheBlocks, WindowsNeedFewBlocks) {

@@ -6,7 +6,6 @@
 
 #include "common/int_math.h"
 #include "common/log.h"
-#include "common/memory.h"
 #include "families/decoder_files.h"
 #include "generate/context_bytes.h"
 #include "sample/standard_sampling.h"
@@ -54,7 +53,8 @@ std::vector<std::pair<std::string, std::string>> SpecialTokensOf(const DecoderFi
 
 }  // namespace
 
-Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOptions& options) {
+Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOptions& options,
+                                const Backend& backend) {
   const DecoderConfig& config = files.config;
   const int64_t asked = options.context > 0 ? options.context : config.context;
   if (asked > config.context) {
@@ -63,7 +63,8 @@ Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOption
         "context");
   }
   const double share = options.memory_bytes > 0 ? 1 : kMemoryShare;
-  const uint64_t available = options.memory_bytes > 0 ? options.memory_bytes : AvailableBytes();
+  const uint64_t available =
+      options.memory_bytes > 0 ? options.memory_bytes : backend.AvailableBytes();
   if (available == 0) return static_cast<int32_t>(asked);
   const double room =
       share * static_cast<double>(available) - static_cast<double>(files.store->bytes_total());
@@ -108,7 +109,7 @@ Expected<std::unique_ptr<TextModel>> TextModel::Load(const std::string& path, Ba
   PENSTOCK_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(files));
   DecoderOptions decoder;
   decoder.dtype = options.dtype;
-  PENSTOCK_ASSIGN_OR_RETURN(decoder.context, ChooseContext(files, options));
+  PENSTOCK_ASSIGN_OR_RETURN(decoder.context, ChooseContext(files, options, *backend));
   PENSTOCK_ASSIGN_OR_RETURN(model->decoder, DecoderModel::Load(files, backend, decoder));
   Add(&model->end_ids, files.config.end_ids);
   Add(&model->end_ids, model->defaults.eos_token_ids);

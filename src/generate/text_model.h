@@ -54,9 +54,10 @@ struct TextModel {
   std::vector<std::pair<std::string, std::string>> special_tokens;
 };
 
-// The context that memory holds beside the weights, of options.context tokens or as many as the
-// model is made for. Errors: TextModel::Load's.
-Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOptions& options);
+// The context that memory of `backend` holds beside the weights, of options.context tokens or as
+// many as the model is made for. Errors: TextModel::Load's.
+Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOptions& options,
+                                const Backend& backend);
 
 // Reads what `path` recommends for sampling: generation_config.json or GGUF's keys.
 Expected<GenerationDefaults> ReadGenerationDefaults(const DecoderFiles& files);

@@ -20,12 +20,12 @@
 #include "api/service.h"
 #include "common/eventually_test_util.h"
 #include "engine/builtin_models.h"
-#include "engine/registry.h"
 #include "engine/tensor_engine.h"
 #include "frontend/slow_log.h"
 #include "grpc/grpc_front_end.h"
 #include "grpc/rpc_client_test.h"
 #include "metrics/metrics.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -52,7 +52,7 @@ class ServerTest : public testing::Test {
     registry_ = std::make_unique<Registry>(
         nullptr, &metrics_,
         [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
-          TensorEngineOptions tensors = spec.tensors;
+          TensorEngineOptions tensors = spec.options.tensors;
           tensors.name = spec.name;
           PENSTOCK_ASSIGN_OR_RETURN(
               std::unique_ptr<Model> model,

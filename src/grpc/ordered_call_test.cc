@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "api/service.h"
-#include "engine/registry.h"
 #include "frontend/key_ring.h"
 #include "frontend/slow_log.h"
 #include "grpc/rpc_fixture_test.h"
 #include "metrics/metrics.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {

@@ -25,6 +25,7 @@ class DecoderModel {
   int32_t context() const { return weights_->context; }  // tokens of the longest sequence
   uint64_t parameters() const { return weights_->parameters; }
   uint64_t weight_bytes() const { return weights_->bytes; }
+  const Backend& backend() const { return *backend_; }
 
   // A run with a cache of its own. The model must outlive it. Errors: Backend::PrepareSteps'.
   Expected<std::unique_ptr<StepRun>> NewRun(const StepOptions& options) const;

@@ -84,6 +84,8 @@ class Backend {
   virtual DType preferred_dtype() const { return DType::kF32; }
   // Names of what it does to be fast, for StepOptions::without.
   virtual std::span<const char* const> optimisations() const { return {}; }
+  // Of the memory that its models lie in; 0: the system does not tell.
+  virtual uint64_t AvailableBytes() const = 0;
   // Sets the processor affinity of the calling thread: for threads that run models here.
   virtual void PlaceCaller() const {}
 

@@ -17,6 +17,7 @@ class DryBackend final : public Backend {
 
   std::string name() const override { return "dry"; }
   DType preferred_dtype() const override { return preferred_; }
+  uint64_t AvailableBytes() const override { return 0; }
 
   std::unique_ptr<Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override;
   Expected<std::unique_ptr<PackedLinear>> Pack(std::span<const LinearRows> parts,

@@ -23,7 +23,7 @@
 #include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 #include "routes/server.h"
 
 namespace penstock {
@@ -131,7 +131,7 @@ class FailingAllocationTest : public testing::Test {
       options.name = name;
       options.scheduler.lead_s_max = lead_s_max;
       ASSERT_TRUE(
-          registry_.AddEngine(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+          registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
     }
     Serve(limits);
   }
@@ -337,8 +337,8 @@ class FailingTextTest : public FailingAllocationTest {
     ModelSpec spec;
     spec.name = "text";
     spec.reference = folder.text();
-    spec.text.scheduler.sequences_max = 4;
-    spec.text.scheduler.cost = {1e-3, 1e-3, 1e-3, 1e-5, 1e-9};
+    spec.options.decoder.scheduler.sequences_max = 4;
+    spec.options.decoder.scheduler.cost = {1e-3, 1e-3, 1e-3, 1e-5, 1e-9};
     ASSERT_TRUE(registry_.Add(spec).ok());
     registry_.StartLoading();
     const Status loaded = registry_.WaitLoaded();

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "common/json.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 #include "routes/live_print.h"
 #include "routes/routes.h"
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "api/model_store.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 #include "runtime/model_options.h"
 
 namespace penstock {

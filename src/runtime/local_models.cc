@@ -7,10 +7,9 @@
 
 #include "cache/remote_seal.h"
 #include "common/log.h"
-#include "common/memory.h"
 #include "common/processors.h"
 #include "common/regular_file.h"
-#include "cpu/cpu_backend.h"
+#include "devices/backends.h"
 #include "families/model_kind.h"
 #include "hub/hub.h"
 #include "hub/reference.h"
@@ -77,7 +76,7 @@ Expected<std::unique_ptr<Model>> LoadTokenizer(const ModelSpec& spec, Metrics* m
     PENSTOCK_ASSIGN_OR_RETURN(path, ResolveModel(path, resolve));
   }
   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
-                            Engine::LoadTokenizer(path, spec.options, metrics));
+                            Engine::LoadTokenizer(path, spec.options.encoder, metrics));
   return model;
 }
 
@@ -134,11 +133,13 @@ Status Assemble(const ModelOptions& flags, Registry::Loader loader, LocalModels*
   if (loader == nullptr) PENSTOCK_RETURN_IF_ERROR(CheckReferences(specs));
   ServiceOptions limits = flags.limits;
   RegistryOptions options;
+  Backend* const backend = local->backend();
+  uint64_t memory_bytes = 0;
   if (flags.on_demand) {
     PENSTOCK_ASSIGN_OR_RETURN(const MemoryPlan plan,
-                              MemoryPlan::Make(flags.memory, AvailableBytes(), limits));
+                              MemoryPlan::Make(flags.memory, backend->AvailableBytes(), limits));
     if (plan.total > 0) LogInfo("memory: {}", plan.Text());
-    options.memory_bytes = plan.models;
+    memory_bytes = plan.models;
     options.keep_alive = std::chrono::minutes(5);
     limits.inflight_bytes = plan.inflight_bytes;
     limits.token_cache_bytes = plan.token_cache_bytes;
@@ -148,8 +149,8 @@ Status Assemble(const ModelOptions& flags, Registry::Loader loader, LocalModels*
   options.check_interval = std::chrono::seconds(flags.check_interval_s);
   TellWhatLeaves(specs, options);
   if (flags.on_demand) local->check = std::make_unique<ReferenceCheck>(specs);
-  local->registry =
-      std::make_unique<Registry>(local->backend.get(), &local->metrics, std::move(loader), options);
+  local->registry = std::make_unique<Registry>(Devices(backend, memory_bytes), &local->metrics,
+                                               std::move(loader), options);
   for (ModelSpec& spec : specs) PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
   if (!flags.repositories.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(local->repository, Repository::Open(local->registry.get(), flags));
@@ -178,11 +179,9 @@ Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelOptions& gi
     LogWarn("--threads {}: this process may use {}; more threads than that only wait",
             flags.threads, processors.Text());
   }
-  CpuOptions cpu;
-  cpu.threads = flags.threads;
-  cpu.pin = flags.pin;
-  cpu.isa = flags.isa;
-  PENSTOCK_ASSIGN_OR_RETURN(local->backend, NewCpuBackend(cpu));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      auto host, NewBackend({.threads = flags.threads, .pin = flags.pin, .isa = flags.isa}));
+  local->backends.push_back(std::move(host));
   PENSTOCK_RETURN_IF_ERROR(Assemble(flags, nullptr, local.get()));
   return local;
 }

@@ -1,12 +1,12 @@
-// LocalModels: backend, registry and service of one process, made from options.
+// LocalModels: backends, registry and service of one process, made from options.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "api/service.h"
-#include "engine/registry.h"
 #include "metrics/metrics.h"
-#include "program/backend.h"
+#include "registry/registry.h"
 #include "runtime/hub_store.h"
 #include "runtime/model_options.h"
 #include "runtime/reference_check.h"
@@ -15,7 +15,7 @@
 namespace penstock {
 
 // Everything that answers requests in this process. Destroyed in reverse: check, store, repository,
-// service, registry, backend.
+// service, registry, backends.
 struct LocalModels {
   // Makes everything and starts loading; does not wait for it.
   static Expected<std::unique_ptr<LocalModels>> Start(const ModelOptions& flags);
@@ -25,8 +25,11 @@ struct LocalModels {
   // file. For Service::Tokenize.
   static Expected<std::unique_ptr<LocalModels>> LoadTokenizers(const ModelOptions& flags);
 
+  // Of the host.
+  Backend* backend() const { return backends.empty() ? nullptr : backends.front().get(); }
+
   Metrics metrics;
-  std::unique_ptr<Backend> backend;
+  std::vector<std::unique_ptr<Backend>> backends;  // of each device, the host's first
   std::unique_ptr<Registry> registry;
   std::unique_ptr<Service> service;
   std::unique_ptr<Repository> repository;  // null: none is served

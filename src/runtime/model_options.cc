@@ -6,11 +6,11 @@
 #include <charconv>
 #include <filesystem>
 
+#include "checks/check_records.h"
 #include "common/duration.h"
 #include "common/log.h"
 #include "common/split_list.h"
 #include "engine/builtin_models.h"
-#include "engine/check_records.h"
 #include "engine/tensor_engine.h"
 #include "hub/default_model.h"
 #include "hub/reference.h"
@@ -131,35 +131,40 @@ std::vector<ModelSetting> SettingsOf(const ModelOptions& flags) {
          PENSTOCK_ASSIGN_OR_RETURN(spec->purpose, ParseModelPurpose(value));
          return Status::Ok();
        }},
+      {"device", flags.devices,
+       [](const std::string& value, ModelSpec* spec) -> Status {
+         PENSTOCK_ASSIGN_OR_RETURN(spec->device, ParseDevice(value));
+         return Status::Ok();
+       }},
       {"context", flags.contexts,
        [](const std::string& value, ModelSpec* spec) -> Status {
-         PENSTOCK_ASSIGN_OR_RETURN(spec->text.model.context, ParseContext(value));
+         PENSTOCK_ASSIGN_OR_RETURN(spec->options.decoder.model.context, ParseContext(value));
          return Status::Ok();
        }},
       {"chat-template", flags.chat_templates,
        [](const std::string& value, ModelSpec* spec) {
-         spec->text.chat_template = value;
+         spec->options.decoder.chat_template = value;
          return Status::Ok();
        }},
       {"max-batch-size", flags.max_batch_sizes,
        [](const std::string& value, ModelSpec* spec) -> Status {
-         PENSTOCK_ASSIGN_OR_RETURN(spec->tensors.max_batch_size, ParseMaxBatchSize(value));
+         PENSTOCK_ASSIGN_OR_RETURN(spec->options.tensors.max_batch_size, ParseMaxBatchSize(value));
          return Status::Ok();
        }},
       {"pooling", flags.poolings,
        [](const std::string& value, ModelSpec* spec) -> Status {
-         PENSTOCK_ASSIGN_OR_RETURN(spec->options.pooling, ParsePoolingMode(value));
+         PENSTOCK_ASSIGN_OR_RETURN(spec->options.encoder.pooling, ParsePoolingMode(value));
          return Status::Ok();
        }},
       {"dtype", flags.dtypes,
        [](const std::string& value, ModelSpec* spec) -> Status {
-         PENSTOCK_ASSIGN_OR_RETURN(spec->options.dtype, ParseDType(value));
-         spec->text.model.dtype = spec->options.dtype;
+         PENSTOCK_ASSIGN_OR_RETURN(spec->options.encoder.dtype, ParseDType(value));
+         spec->options.decoder.model.dtype = spec->options.encoder.dtype;
          return Status::Ok();
        }},
       {"int8-keep", flags.int8_keep,
        [](const std::string& value, ModelSpec* spec) -> Status {
-         PENSTOCK_ASSIGN_OR_RETURN(spec->options.int8_keep, ParseTypeOverrides(value));
+         PENSTOCK_ASSIGN_OR_RETURN(spec->options.encoder.int8_keep, ParseTypeOverrides(value));
          return Status::Ok();
        }},
   };
@@ -292,19 +297,19 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags) {
       return Status::InvalidArgument(
           fmt::format("--model '{}' names no folder or hub reference", model), "model");
     }
-    spec.options.fingerprint = !flags.redis_url.empty();
-    spec.options.scheduler = flags.scheduler;
-    spec.options.replicas = flags.replicas;
-    spec.tensors.replicas = flags.replicas;
-    spec.tensors.scheduler = flags.tensors;
-    spec.tensors.scheduler.linger_us = flags.scheduler.linger_us;
-    spec.tensors.scheduler.idle_release_s = flags.scheduler.idle_release_s;
-    spec.text.model = flags.text;
-    spec.text.scheduler = flags.decode;
-    spec.text.scheduler.max_queued_tokens = flags.scheduler.max_queued_tokens;
-    spec.text.scheduler.max_queued_rows = flags.scheduler.max_queued_rows;
-    spec.text.scheduler.idle_release_s = flags.scheduler.idle_release_s;
-    spec.options.check = spec.text.check = {flags.check_models, CheckRecords::DefaultFolder()};
+    spec.options.encoder.fingerprint = !flags.redis_url.empty();
+    spec.options.encoder.scheduler = flags.scheduler;
+    spec.replicas = flags.replicas;
+    spec.options.tensors.scheduler = flags.tensors;
+    spec.options.tensors.scheduler.linger_us = flags.scheduler.linger_us;
+    spec.options.tensors.scheduler.idle_release_s = flags.scheduler.idle_release_s;
+    spec.options.decoder.model = flags.text;
+    spec.options.decoder.scheduler = flags.decode;
+    spec.options.decoder.scheduler.max_queued_tokens = flags.scheduler.max_queued_tokens;
+    spec.options.decoder.scheduler.max_queued_rows = flags.scheduler.max_queued_rows;
+    spec.options.decoder.scheduler.idle_release_s = flags.scheduler.idle_release_s;
+    spec.options.encoder.check =
+        spec.options.decoder.check = {flags.check_models, CheckRecords::DefaultFolder()};
     specs.push_back(std::move(spec));
   }
   const auto& names = flags.served_names;
@@ -326,6 +331,13 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags) {
   return specs;
 }
 
+Expected<DeviceOptions> DeviceAsked(const ModelOptions& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
+  DeviceOptions options{.threads = flags.threads, .pin = flags.pin, .isa = flags.isa};
+  if (!specs.empty() && !specs.front().device.empty()) options.device = specs.front().device;
+  return options;
+}
+
 namespace {
 
 // Leaves the value for all models.
@@ -341,6 +353,7 @@ Status KeepForAll(const std::string& flag, std::vector<std::string>* values) {
 
 Expected<ModelOptions> ForAnyModel(ModelOptions options) {
   PENSTOCK_RETURN_IF_ERROR(KeepForAll("task", &options.tasks));
+  PENSTOCK_RETURN_IF_ERROR(KeepForAll("device", &options.devices));
   PENSTOCK_RETURN_IF_ERROR(KeepForAll("context", &options.contexts));
   PENSTOCK_RETURN_IF_ERROR(KeepForAll("dtype", &options.dtypes));
   PENSTOCK_RETURN_IF_ERROR(KeepForAll("int8-keep", &options.int8_keep));

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "api/service.h"
-#include "engine/registry.h"
+#include "devices/backends.h"
+#include "registry/registry.h"
 #include "runtime/memory_plan.h"
 
 namespace penstock {
@@ -28,6 +29,7 @@ struct ModelOptions {
   bool auto_pull = true;  // whether models that are not in the cache are downloaded
   int threads = 0;
   bool pin = true;
+  std::vector<std::string> devices;            // --device, [NAME=]DEVICE
   std::string isa;                             // of CpuOptions; no flag, doctor compares
   std::vector<std::string> dtypes = {"auto"};  // --dtype, [NAME=]TYPE
   std::vector<std::string> int8_keep;          // --int8-keep, [NAME=]PARTS
@@ -89,6 +91,9 @@ Expected<int32_t> ParseContext(const std::string& tokens);
 // Registry specs of the --model and --served-model-name flags. Models of one reference whose
 // settings are equal are one model with several names.
 Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags);
+
+// How the backend is made where there is one model, that of --model or the default one.
+Expected<DeviceOptions> DeviceAsked(const ModelOptions& flags);
 
 // The options for models that are not of --model: without the settings of named ones.
 Expected<ModelOptions> ForAnyModel(ModelOptions options);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 

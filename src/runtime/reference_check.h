@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 

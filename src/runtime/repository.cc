@@ -215,7 +215,7 @@ Expected<ModelSpec> Repository::SpecOf(const Found& found, const RepositoryVersi
   }
   ModelSpec& spec = specs->front();
   spec.version = version.number;
-  if (found.config) ApplyTensorSettings(*found.config, &spec.tensors);
+  if (found.config) ApplyTensorSettings(*found.config, &spec);
   for (const RepositoryVersion& older : model.versions) {
     if (older.number < version.number && !known.failed.contains(older.number)) {
       spec.older.push_back({older.number, reference(older.path)});

@@ -20,8 +20,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/registry.h"
 #include "kserve/model_config.h"
+#include "registry/registry.h"
 #include "runtime/model_options.h"
 #include "runtime/repository_scan.h"
 

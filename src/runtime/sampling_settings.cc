@@ -22,7 +22,7 @@ Expected<T> ReadNumber(const std::string& text, T least, T most) {
 
 template <std::optional<float> GenerationDefaults::*field>
 Status SetFloat(const std::string& value, float least, float most, ModelSpec* spec) {
-  PENSTOCK_ASSIGN_OR_RETURN(spec->text.sampling.*field, ReadNumber(value, least, most));
+  PENSTOCK_ASSIGN_OR_RETURN(spec->options.decoder.sampling.*field, ReadNumber(value, least, most));
   return Status::Ok();
 }
 
@@ -39,7 +39,7 @@ constexpr SamplingSetting kSettings[] = {
     {"top-k", "The same of top_k (40 where neither this nor the makers say).",
      &ModelOptions::top_ks,
      [](const std::string& value, ModelSpec* spec) -> Status {
-       PENSTOCK_ASSIGN_OR_RETURN(spec->text.sampling.top_k,
+       PENSTOCK_ASSIGN_OR_RETURN(spec->options.decoder.sampling.top_k,
                                  ReadNumber<int32_t>(value, -1, kIntMax));
        return Status::Ok();
      }},
@@ -62,7 +62,7 @@ constexpr SamplingSetting kSettings[] = {
      "leaves. Without this flag 4096, and 512 of the demonstration model.",
      &ModelOptions::max_tokens_defaults,
      [](const std::string& value, ModelSpec* spec) -> Status {
-       PENSTOCK_ASSIGN_OR_RETURN(spec->text.sampling.max_new_tokens,
+       PENSTOCK_ASSIGN_OR_RETURN(spec->options.decoder.sampling.max_new_tokens,
                                  ReadNumber<int32_t>(value, 0, kIntMax));
        return Status::Ok();
      }},

@@ -67,9 +67,10 @@ std::optional<TensorModelConfig> ReadTensorSettings(RepositoryModel* model) {
   return *std::move(config);
 }
 
-void ApplyTensorSettings(const TensorModelConfig& config, TensorEngineOptions* options) {
+void ApplyTensorSettings(const TensorModelConfig& config, ModelSpec* spec) {
+  if (config.replicas) spec->replicas = *config.replicas;
+  TensorEngineOptions* const options = &spec->options.tensors;
   if (config.max_batch_size) options->max_batch_size = *config.max_batch_size;
-  if (config.replicas) options->replicas = *config.replicas;
   if (config.linger_us) options->scheduler.linger_us = *config.linger_us;
   if (config.check_finite) options->scheduler.check_finite = true;
   options->declared = config.tensors;

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "engine/registry.h"
 #include "kserve/model_config.h"
+#include "registry/registry.h"
 #include "runtime/repository_scan.h"
 
 namespace penstock {
@@ -19,6 +19,6 @@ std::optional<TensorModelConfig> ReadTensorSettings(RepositoryModel* model);
 std::string TensorModelReference(const TensorModelConfig& config, const std::string& version_path);
 
 // Of what the file says, to a spec whose settings are those of all models.
-void ApplyTensorSettings(const TensorModelConfig& config, TensorEngineOptions* options);
+void ApplyTensorSettings(const TensorModelConfig& config, ModelSpec* spec);
 
 }  // namespace penstock

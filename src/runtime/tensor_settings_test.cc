@@ -47,10 +47,11 @@ TEST_F(TensorSettingsTest, SettingsReachTheModel) {
       "parameters { key: 'check_finite' value { string_value: 'true' } }");
   ASSERT_TRUE(config);
   EXPECT_THAT(Errors(), testing::ElementsAre("", "", ""));
-  TensorEngineOptions options;
-  ApplyTensorSettings(*config, &options);
+  ModelSpec spec;
+  ApplyTensorSettings(*config, &spec);
+  const TensorEngineOptions& options = spec.options.tensors;
   EXPECT_EQ(options.max_batch_size, 8);
-  EXPECT_EQ(options.replicas, 3);
+  EXPECT_EQ(spec.replicas, 3);
   EXPECT_EQ(options.scheduler.linger_us, 70);
   EXPECT_TRUE(options.scheduler.check_finite);
   EXPECT_EQ(options.declared.inputs.size(), 1u);
@@ -60,13 +61,14 @@ TEST_F(TensorSettingsTest, SettingsReachTheModel) {
 TEST_F(TensorSettingsTest, WhatIsNotSaidStaysAsItIs) {
   const auto config = Read("# nothing");
   ASSERT_TRUE(config);
-  TensorEngineOptions options;
+  ModelSpec spec;
+  TensorEngineOptions& options = spec.options.tensors;
   options.max_batch_size = 5;
-  options.replicas = 2;
+  spec.replicas = 2;
   options.scheduler.linger_us = 9;
-  ApplyTensorSettings(*config, &options);
+  ApplyTensorSettings(*config, &spec);
   EXPECT_EQ(options.max_batch_size, 5);
-  EXPECT_EQ(options.replicas, 2);
+  EXPECT_EQ(spec.replicas, 2);
   EXPECT_EQ(options.scheduler.linger_us, 9);
 }
 

@@ -9,8 +9,8 @@
 #include "cpu/cpu_backend.h"
 #include "engine/builtin_models.h"
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
 #include "program/dry_backend.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -24,11 +24,11 @@ class RegistryTensorsTest : public testing::Test {
 
   // The registry's own loader, but for "embedder".
   void Serve(std::vector<std::pair<std::string, std::string>> references,
-             RegistryOptions options = {}) {
+             RegistryOptions options = {}, uint64_t memory_bytes = 0) {
     registry_.reset();
     const bool own = std::none_of(references.begin(), references.end(),
                                   [](const auto& one) { return one.second == "embedder"; });
-    registry_ = std::make_unique<Registry>(&backend_, &metrics_,
+    registry_ = std::make_unique<Registry>(Devices(&backend_, memory_bytes), &metrics_,
                                            own ? Registry::Loader() : FakeLoader(), options);
     for (const auto& [name, reference] : references) {
       const Status added = registry_->Add(Spec(name, reference));
@@ -42,7 +42,7 @@ class RegistryTensorsTest : public testing::Test {
     return [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
       std::unique_ptr<Model> model;
       if (IsBuiltinModel(spec.reference)) {
-        TensorEngineOptions options = spec.tensors;
+        TensorEngineOptions options = spec.options.tensors;
         options.name = spec.name;
         options.version = spec.version;
         PENSTOCK_ASSIGN_OR_RETURN(
@@ -71,61 +71,62 @@ class RegistryTensorsTest : public testing::Test {
 
 TEST_F(RegistryTensorsTest, EachFindGivesItsOwnModels) {
   Serve({{"text", "embedder"}, {"same", "builtin:identity"}});
-  EXPECT_EQ((*registry_->FindTensors("same"))->name(), "same");
-  EXPECT_EQ((*registry_->FindTensors(""))->name(), "same");  // the only one
-  EXPECT_EQ((*registry_->Find(""))->name(), "text");
-  const Status text = registry_->FindTensors("text").status();
+  EXPECT_EQ((*registry_->Find<TensorEngine>("same"))->name(), "same");
+  EXPECT_EQ((*registry_->Find<TensorEngine>(""))->name(), "same");  // the only one
+  EXPECT_EQ((*registry_->Find<Engine>(""))->name(), "text");
+  const Status text = registry_->Find<TensorEngine>("text").status();
   EXPECT_EQ(text.code(), StatusCode::kUnsupported);
   EXPECT_EQ(text.message(), "model 'text' takes texts, not tensors");
-  const Status tensors = registry_->Find("same").status();
+  const Status tensors = registry_->Find<Engine>("same").status();
   EXPECT_EQ(tensors.code(), StatusCode::kUnsupported);
   EXPECT_EQ(tensors.message(),
             "model 'same' takes and gives tensors; it gives no vectors and no scores of texts");
-  EXPECT_EQ(registry_->FindText("same").status().message(), "model 'same' generates no text");
-  EXPECT_EQ(registry_->FindTensors("other").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<TextEngine>("same").status().message(),
+            "model 'same' generates no text");
+  EXPECT_EQ(registry_->Find<TensorEngine>("other").status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(RegistryTensorsTest, WithoutANameThereMustBeOne) {
   Serve({{"text", "embedder"}});
-  EXPECT_EQ(registry_->FindTensors("").status().message(), "no tensor model is served");
+  EXPECT_EQ(registry_->Find<TensorEngine>("").status().message(), "no tensor model is served");
   Serve({{"a", "builtin:identity"}, {"b", "builtin:add"}});
-  const Status several = registry_->FindTensors("").status();
+  const Status several = registry_->Find<TensorEngine>("").status();
   EXPECT_EQ(several.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(several.message(), HasSubstr("'a', 'b'"));
   registry_->AcceptAnyName();
-  EXPECT_EQ(registry_->FindTensors("c").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(registry_->Find<TensorEngine>("c").status().code(), StatusCode::kInvalidArgument);
   Serve({{"a", "builtin:identity"}});
   registry_->AcceptAnyName();
-  EXPECT_EQ((*registry_->FindTensors("c"))->name(), "a");
-  EXPECT_EQ(registry_->Find("c").status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ((*registry_->Find<TensorEngine>("c"))->name(), "a");
+  EXPECT_EQ(registry_->Find<Engine>("c").status().code(), StatusCode::kUnsupported);
 }
 
 TEST_F(RegistryTensorsTest, ListTellsWhatTheyDo) {
   ModelSpec spec = Spec("same", "builtin:identity");
   Serve({{"text", "embedder"}});
-  spec.tensors.replicas = 3;
+  spec.replicas = 3;
   spec.version = 7;
   ASSERT_TRUE(registry_->Add(spec).ok());
   ASSERT_TRUE(registry_->WaitLoaded().ok());
   const auto entries = registry_->List();
   EXPECT_EQ(*entries[0].purpose, ModelPurpose{.task = ModelTask::kEmbedding});
-  EXPECT_EQ(*entries[1].purpose, ModelPurpose{.tensors = true});
-  EXPECT_FALSE(entries[0].tensors);
-  EXPECT_FALSE(entries[1].engine);
-  ASSERT_TRUE(entries[1].tensors);
-  EXPECT_EQ(entries[1].tensors->version(), 7);
+  EXPECT_EQ(*entries[1].purpose, ModelPurpose{.capability = Capability::kTensors});
+  EXPECT_FALSE(entries[0].As<TensorEngine>());
+  EXPECT_FALSE(entries[1].As<Engine>());
+  ASSERT_TRUE(entries[1].As<TensorEngine>());
+  EXPECT_EQ(entries[1].As<TensorEngine>()->version(), 7);
   EXPECT_EQ(entries[1].replicas, 3);
-  EXPECT_EQ(entries[1].tensors->scheduler().replicas(), 3u);
+  EXPECT_EQ(entries[1].As<TensorEngine>()->scheduler().replicas(), 3u);
   EXPECT_GT(entries[1].bytes.weights, 0u);
-  EXPECT_EQ(registry_->Look("", {.tensors = true})->name, "same");
-  EXPECT_TRUE(registry_->Look("same", {})->purpose.tensors);
-  EXPECT_FALSE(registry_->Look("same", {.text = true}).has_value());
+  EXPECT_EQ(registry_->Look("", {.capability = Capability::kTensors})->name, "same");
+  EXPECT_TRUE(registry_->Look("same", {})->purpose.capability == Capability::kTensors);
+  EXPECT_FALSE(registry_->Look("same", {.capability = Capability::kGenerate}).has_value());
 }
 
 TEST_F(RegistryTensorsTest, PurposesHaveNames) {
-  EXPECT_STREQ(ModelPurposeName({.tensors = true}), "tensors");
-  EXPECT_EQ(*ParseModelPurpose("tensors"), ModelPurpose{.tensors = true});
-  EXPECT_FALSE(ModelPurpose{.tensors = true} == ModelPurpose{});
+  EXPECT_STREQ(ModelPurposeName({.capability = Capability::kTensors}), "tensors");
+  EXPECT_EQ(*ParseModelPurpose("tensors"), ModelPurpose{.capability = Capability::kTensors});
+  EXPECT_FALSE(ModelPurpose{.capability = Capability::kTensors} == ModelPurpose{});
   ModelSpec spec = Spec("same", "builtin:identity");
   spec.purpose = ModelPurpose{.task = ModelTask::kReranking};
   Registry registry(&backend_, &metrics_, nullptr, {.on_demand = true});
@@ -135,25 +136,25 @@ TEST_F(RegistryTensorsTest, PurposesHaveNames) {
 TEST_F(RegistryTensorsTest, RequestsLoadThem) {
   Serve({{"same", "builtin:identity"}, {"other", "builtin:add"}}, {.on_demand = true});
   // What they do is known before.
-  EXPECT_TRUE(registry_->Look("same", {})->purpose.tensors);
-  EXPECT_TRUE(registry_->MustAwait("same", {.tensors = true}));
-  EXPECT_FALSE(registry_->MustAwait("same", {.text = true}));
+  EXPECT_TRUE(registry_->Look("same", {})->purpose.capability == Capability::kTensors);
+  EXPECT_TRUE(registry_->MustAwait("same", {.capability = Capability::kTensors}));
+  EXPECT_FALSE(registry_->MustAwait("same", {.capability = Capability::kGenerate}));
   EXPECT_FALSE(registry_->MustAwait("same", {.task = ModelTask::kEmbedding}));
-  EXPECT_EQ(registry_->FindTensors("same").status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(registry_->Find<TensorEngine>("same").status().code(), StatusCode::kUnavailable);
   std::promise<Status> found;
-  registry_->Await("same", {.tensors = true}, {}, [&](const Status& status) {
-    found.set_value(status.ok() ? registry_->FindTensors("same").status() : status);
+  registry_->Await("same", {.capability = Capability::kTensors}, {}, [&](const Status& status) {
+    found.set_value(status.ok() ? registry_->Find<TensorEngine>("same").status() : status);
   });
   EXPECT_TRUE(found.get_future().get().ok());
   EXPECT_EQ(registry_->List()[1].state, ModelState::kAbsent);
-  EXPECT_FALSE(registry_->MustAwait("same", {.tensors = true}));
+  EXPECT_FALSE(registry_->MustAwait("same", {.capability = Capability::kTensors}));
   ASSERT_TRUE(registry_->Unload("same").get().ok());
-  EXPECT_TRUE(registry_->MustAwait("same", {.tensors = true}));
+  EXPECT_TRUE(registry_->MustAwait("same", {.capability = Capability::kTensors}));
 }
 
 TEST_F(RegistryTensorsTest, UnloadWaitsForLeases) {
   Serve({{"same", "builtin:identity"}});
-  auto lease = registry_->FindTensors("same");
+  auto lease = registry_->Find<TensorEngine>("same");
   ASSERT_TRUE(lease.ok());
   const auto unloaded = registry_->Unload("same");
   EXPECT_EQ(unloaded.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
@@ -171,12 +172,12 @@ TEST_F(RegistryTensorsTest, ANewVersionTakesItsPlace) {
   spec.reference = "builtin:identity?batch=nothing";
   spec.version = 2;
   EXPECT_EQ(registry_->Replace(spec).get().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ((*registry_->FindTensors("same"))->version(), 1);
+  EXPECT_EQ((*registry_->Find<TensorEngine>("same"))->version(), 1);
   spec.reference = "builtin:identity?batch=8";
   spec.version = 3;
   ASSERT_TRUE(registry_->Replace(spec).get().ok());
-  EXPECT_EQ((*registry_->FindTensors("same"))->version(), 3);
-  EXPECT_EQ((*registry_->FindTensors("same"))->signature().max_batch_size, 8);
+  EXPECT_EQ((*registry_->Find<TensorEngine>("same"))->version(), 3);
+  EXPECT_EQ((*registry_->Find<TensorEngine>("same"))->signature().max_batch_size, 8);
 }
 
 TEST_F(RegistryTensorsTest, OneBudgetOfMemory) {
@@ -187,16 +188,16 @@ TEST_F(RegistryTensorsTest, OneBudgetOfMemory) {
   const uint64_t one = needs->wanted.total();
   EXPECT_GT(one, uint64_t{64} * 1024 * 4);
   // There is room for one of them and a half.
-  Serve({{"a", reference}, {"b", reference}}, {.on_demand = true, .memory_bytes = one + one / 2});
+  Serve({{"a", reference}, {"b", reference}}, {.on_demand = true}, one + one / 2);
   for (const char* name : {"a", "b", "a"}) {
     const Status loaded = registry_->Load(name).get();
     ASSERT_TRUE(loaded.ok()) << loaded.ToString();
     const auto entries = registry_->List();
-    EXPECT_NE(entries[0].tensors.get() != nullptr, entries[1].tensors.get() != nullptr);
+    EXPECT_NE(bool{entries[0].model}, bool{entries[1].model});
   }
   EXPECT_EQ(registry_->List()[0].bytes.total(), one);
   // And none for more than there is.
-  Serve({{"a", reference}}, {.on_demand = true, .memory_bytes = one - 1});
+  Serve({{"a", reference}}, {.on_demand = true}, one - 1);
   EXPECT_EQ(registry_->Load("a").get().code(), StatusCode::kResourceExhausted);
 }
 

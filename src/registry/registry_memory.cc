@@ -1,11 +1,11 @@
-// Registry: one budget of memory for all models. What a model may take is settled before it is
-// loaded; where there is no room, idle models give theirs: activations and caches first (parked),
-// then all (unloaded), the least recently used first.
+// Registry: a budget of memory for the models of each device. What a model may take is settled
+// before it is loaded; where there is no room, idle models give theirs: activations and caches
+// first (parked), then all (unloaded), the least recently used first.
 #include <algorithm>
 
 #include "common/exception_status.h"
 #include "common/log.h"
-#include "engine/registry_impl.h"
+#include "registry/registry_impl.h"
 
 namespace penstock {
 namespace {
@@ -43,16 +43,19 @@ ModelBytes CutTo(const ModelNeeds& needs, uint64_t room) {
 
 }  // namespace
 
-uint64_t Registry::Impl::TakenBytes() const {
+uint64_t Registry::Impl::TakenBytes(const Device& device) const {
   uint64_t bytes = 0;
-  for (const Slot& slot : slots) bytes += slot.charged.total();
+  for (const Slot& slot : slots) {
+    if (&slot.device == &device) bytes += slot.charged.total();
+  }
   return bytes;
 }
 
 auto Registry::Impl::ReclaimableFor(const Slot* for_slot) const -> Reclaimable {
   Reclaimable idle;
   for (const Slot& slot : slots) {
-    if (&slot == for_slot || slot.charged.total() == 0) continue;
+    if (&slot == for_slot || &slot.device != &for_slot->device) continue;
+    if (slot.charged.total() == 0) continue;
     const bool there = slot.state == ModelState::kReady || slot.state == ModelState::kParked;
     if (!there || slot.leases() > 0) {
       idle.busy |= !slot.pinned;
@@ -63,10 +66,11 @@ auto Registry::Impl::ReclaimableFor(const Slot* for_slot) const -> Reclaimable {
   return idle;
 }
 
-std::string Registry::Impl::Holders(const Slot* except) const {
+std::string Registry::Impl::Holders(const Slot& except) const {
   std::string text;
   for (const Slot& slot : slots) {
-    if (&slot == except || slot.charged.total() == 0) continue;
+    if (&slot == &except || &slot.device != &except.device) continue;
+    if (slot.charged.total() == 0) continue;
     const char* how = slot.pinned ? "pinned" : slot.leases() > 0 ? "in use" : "idle";
     text += fmt::format("{}{} ({:.1f} MB, {})", text.empty() ? "" : ", ", slot.spec.name,
                         Megabytes(slot.charged.total()), how);
@@ -75,11 +79,16 @@ std::string Registry::Impl::Holders(const Slot* except) const {
 }
 
 Status Registry::Impl::NoRoom(const Slot& slot, const ModelNeeds& needs) const {
-  std::string why =
-      fmt::format("model '{}' needs {}; all models together may have {:.1f} MB (--memory)",
-                  slot.spec.name, ModelBytesText(needs.least), Megabytes(options.memory_bytes));
-  const std::string holders = Holders(&slot);
-  if (needs.least.total() > options.memory_bytes || holders.empty()) {
+  const double megabytes = Megabytes(slot.device.memory_bytes);
+  const std::string has =
+      devices.size() == 1
+          ? fmt::format("all models together may have {:.1f} MB (--memory)", megabytes)
+          : fmt::format("device '{}' has {:.1f} MB for all its models", slot.device.name,
+                        megabytes);
+  const std::string why =
+      fmt::format("model '{}' needs {}; {}", slot.spec.name, ModelBytesText(needs.least), has);
+  const std::string holders = Holders(slot);
+  if (needs.least.total() > slot.device.memory_bytes || holders.empty()) {
     return {StatusCode::kResourceExhausted, why, "model"};
   }
   return Status(StatusCode::kUnavailable, why + ", of which now: " + holders, "model")
@@ -88,16 +97,17 @@ Status Registry::Impl::NoRoom(const Slot& slot, const ModelNeeds& needs) const {
 
 Expected<ModelBytes> Registry::Impl::Admit(Slot* slot, const ModelNeeds& needs,
                                            std::unique_lock<std::mutex>* lock) {
-  if (options.memory_bytes == 0) return needs.wanted;
-  if (needs.least.total() > options.memory_bytes) return NoRoom(*slot, needs);
+  const Device& device = slot->device;
+  if (device.memory_bytes == 0) return needs.wanted;
+  if (needs.least.total() > device.memory_bytes) return NoRoom(*slot, needs);
   const Clock::time_point patience = Now() + kBusyWait;
   while (!stopping) {
-    const uint64_t taken = TakenBytes();
-    const uint64_t room = options.memory_bytes > taken ? options.memory_bytes - taken : 0;
+    const uint64_t taken = TakenBytes(device);
+    const uint64_t room = device.memory_bytes > taken ? device.memory_bytes - taken : 0;
     const ModelBytes grant = WellOff(needs, room);
     if (grant.total() <= room) return grant;
-    if (std::any_of(slots.begin(), slots.end(), [](const Slot& one) {
-          return one.state == ModelState::kDraining && one.leases() == 0;
+    if (std::any_of(slots.begin(), slots.end(), [&](const Slot& one) {
+          return &one.device == &device && one.state == ModelState::kDraining && one.leases() == 0;
         })) {
       changed.wait_for(*lock, kLookAgain);
       continue;
@@ -110,7 +120,7 @@ Expected<ModelBytes> Registry::Impl::Admit(Slot* slot, const ModelNeeds& needs,
       changed.wait_for(*lock, kLookAgain);
       continue;
     }
-    if (ParkOne(lock)) continue;
+    if (ParkOne(device, lock)) continue;
     if (needs.least.total() <= room) return CutTo(needs, room);
     const Room made = UnloadOne(slot, now);
     if (made == Room::kNone || (made == Room::kBusy && now >= patience)) {
@@ -122,10 +132,10 @@ Expected<ModelBytes> Registry::Impl::Admit(Slot* slot, const ModelNeeds& needs,
 }
 
 // Has the idle model that was used least recently give its activations and cache back.
-bool Registry::Impl::ParkOne(std::unique_lock<std::mutex>* lock) {
+bool Registry::Impl::ParkOne(const Device& device, std::unique_lock<std::mutex>* lock) {
   Slot* oldest = nullptr;
   for (Slot& slot : slots) {
-    if (slot.state != ModelState::kReady || slot.leases() > 0) continue;
+    if (&slot.device != &device || slot.state != ModelState::kReady || slot.leases() > 0) continue;
     if (slot.charged.activations + slot.charged.cache == 0) continue;
     if (oldest == nullptr || slot.last_use_ns < oldest->last_use_ns) oldest = &slot;
   }
@@ -133,7 +143,7 @@ bool Registry::Impl::ParkOne(std::unique_lock<std::mutex>* lock) {
   // Under a lease, so that nothing frees the model.
   lock->unlock();
   {
-    const EngineLease lease(oldest, oldest->encoder);
+    const Lease<Model> lease(oldest, oldest->model.get());
     oldest->model->ReleaseMemory();
     const Clock::time_point until = Clock::now() + kReleaseWait;
     while (Clock::now() < until && HoldsMuch(*oldest)) {
@@ -163,8 +173,8 @@ bool Registry::Impl::HoldsMuch(const Slot& slot) {
 }
 
 bool Registry::Impl::UnparkNow(Slot* slot) {
-  const uint64_t taken = TakenBytes();
-  if (options.memory_bytes > 0 && taken + slot->parked.total() > options.memory_bytes) return false;
+  const uint64_t most = slot->device.memory_bytes;
+  if (most > 0 && TakenBytes(slot->device) + slot->parked.total() > most) return false;
   SetUnparked(slot, slot->parked);
   return true;
 }
@@ -194,7 +204,8 @@ auto Registry::Impl::UnloadOne(const Slot* for_slot, Clock::time_point now) -> R
   bool busy = false, young = false;
   for (Slot& slot : slots) {
     const bool there = slot.state == ModelState::kReady || slot.state == ModelState::kParked;
-    if (&slot == for_slot || slot.pinned || slot.charged.total() == 0) continue;
+    if (&slot == for_slot || &slot.device != &for_slot->device) continue;
+    if (slot.pinned || slot.charged.total() == 0) continue;
     if (!there || slot.leases() > 0) {
       busy = true;
       continue;

@@ -1,8 +1,8 @@
-// EngineLease: the right to use an engine that the registry may unload.
+// Lease: the right to use a model that the registry may unload.
 //
-// While a lease lives its engine does: it is neither stopped nor freed. A lease frees nothing
-// itself: the last one to go after the engine was closed only hands it to the registry's reaper
-// (registry.h), so it may go on any thread, the engine's own executor included.
+// While a lease lives its model does: it is neither stopped nor freed. A lease frees nothing
+// itself: the last one to go after the model was closed only hands it to the registry's reaper
+// (registry.h), so it may go on any thread, the model's own executor included.
 //
 // Taking one is a compare-and-swap, copying one and dropping it an addition; no lock.
 #pragma once
@@ -13,18 +13,14 @@
 
 namespace penstock {
 
-class Engine;        // engine.h
-class TextEngine;    // text_engine.h
-class TensorEngine;  // tensor_engine.h
-
-// The leases of one engine. A word: bit 63 says whether new ones are given, the rest counts.
+// The leases of one model. A word: bit 63 says whether new ones are given, the rest counts.
 class LeaseCount {
  public:
   LeaseCount() = default;
   LeaseCount(const LeaseCount&) = delete;
   LeaseCount& operator=(const LeaseCount&) = delete;
 
-  // From here on leases are given; the engine is complete. Not while there are leases.
+  // From here on leases are given; the model is complete. Not while there are leases.
   void Open() { word_.store(kOpen, std::memory_order_release); }
   // From here on none are given. True: there were none. Else dropping the last one calls Drained.
   bool Close() { return word_.fetch_and(~kOpen, std::memory_order_acq_rel) == kOpen; }
@@ -51,7 +47,7 @@ class LeaseCount {
   }
   // Only by a holder of a lease.
   void Add() { word_.fetch_add(1, std::memory_order_relaxed); }
-  // acq_rel: the thread that frees the engine sees all earlier use of it.
+  // acq_rel: the thread that frees the model sees all earlier use of it.
   void Drop() {
     if (word_.fetch_sub(1, std::memory_order_acq_rel) == 1) Drained();
   }
@@ -73,38 +69,41 @@ template <typename T>
 class Lease {
  public:
   Lease() = default;
-  // Of an engine that is never unloaded and outlives the lease.
-  explicit Lease(T* engine) : engine_(engine) {}
+  // Of a model that is never unloaded and outlives the lease.
+  explicit Lease(T* model) : model_(model) {}
   // Takes over a lease that `count` has counted.
-  Lease(LeaseCount* count, T* engine) : count_(count), engine_(engine) {}
+  Lease(LeaseCount* count, T* model) : count_(count), model_(model) {}
 
-  Lease(const Lease& other) : count_(other.count_), engine_(other.engine_) {
+  Lease(const Lease& other) : count_(other.count_), model_(other.model_) {
     if (count_ != nullptr) count_->Add();
   }
   Lease(Lease&& other) noexcept
       : count_(std::exchange(other.count_, nullptr)),
-        engine_(std::exchange(other.engine_, nullptr)) {}
+        model_(std::exchange(other.model_, nullptr)) {}
   Lease& operator=(Lease other) noexcept {
     std::swap(count_, other.count_);
-    std::swap(engine_, other.engine_);
+    std::swap(model_, other.model_);
     return *this;
   }
   ~Lease() {
     if (count_ != nullptr) count_->Drop();
   }
 
-  T* get() const { return engine_; }
-  T* operator->() const { return engine_; }
-  T& operator*() const { return *engine_; }
-  explicit operator bool() const { return engine_ != nullptr; }
+  T* get() const { return model_; }
+  T* operator->() const { return model_; }
+  T& operator*() const { return *model_; }
+  explicit operator bool() const { return model_ != nullptr; }
+
+  // The same lease of what the model is known to be, or is derived from.
+  template <typename U>
+  Lease<U> Cast() && {
+    return Lease<U>(std::exchange(count_, nullptr),
+                    static_cast<U*>(std::exchange(model_, nullptr)));
+  }
 
  private:
   LeaseCount* count_ = nullptr;
-  T* engine_ = nullptr;
+  T* model_ = nullptr;
 };
-
-using EngineLease = Lease<Engine>;
-using TextLease = Lease<TextEngine>;
-using TensorLease = Lease<TensorEngine>;
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-#include "engine/check_records.h"
+#include "checks/check_records.h"
 
 #include <fmt/format.h>
 #include <openssl/evp.h>

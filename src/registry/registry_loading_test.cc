@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -45,7 +45,7 @@ class RegistryLoadingTest : public testing::Test {
         ++destroyed_;
       });
       return std::unique_ptr<Model>(
-          std::make_unique<Engine>(std::move(parts), spec.options, &metrics_));
+          std::make_unique<Engine>(std::move(parts), spec.options.encoder, &metrics_));
     };
   }
   // With these models, all of them loaded.
@@ -97,7 +97,7 @@ TEST_F(RegistryLoadingTest, ManyThreadsThatAskForOneAbsentModelCauseOneLoad) {
     for (int i = 0; i < 32; ++i) {
       threads.emplace_back([&] {
         EXPECT_TRUE(registry->Load("a").get().ok());
-        found += registry->Find("a").ok();
+        found += registry->Find<Engine>("a").ok();
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -140,21 +140,21 @@ TEST_F(RegistryLoadingTest, AFailureGoesToAllWhoWaitAndIsForgottenAfterTheBackOf
   now_ms = 100;
   EXPECT_TRUE(registry->Load("a").get().ok());
   EXPECT_EQ(loads_, 3);
-  EXPECT_TRUE(registry->Find("a").ok());
+  EXPECT_TRUE(registry->Find<Engine>("a").ok());
   EXPECT_TRUE(registry->List()[0].error.ok());
 }
 
 TEST_F(RegistryLoadingTest, UnloadWaitsForTheLastLeaseAndFreesOnTheReaper) {
   const auto registry = With({{"a", "embedder"}, {"b", "embedder"}});
-  auto lease = *registry->Find("a");
-  EngineLease copy = lease;
+  auto lease = *registry->Find<Engine>("a");
+  Lease<Engine> copy = lease;
   const auto outcome = registry->Unload("a");
-  const Status refused = registry->Find("a").status();
+  const Status refused = registry->Find<Engine>("a").status();
   EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
   EXPECT_EQ(refused.message(), "model 'a' is not loaded");
   EXPECT_EQ(registry->List()[0].state, ModelState::kDraining);
-  EXPECT_FALSE(registry->List()[0].engine);
-  EXPECT_TRUE(registry->Find("b").ok());
+  EXPECT_FALSE(registry->List()[0].As<Engine>());
+  EXPECT_TRUE(registry->Find<Engine>("b").ok());
   lease = {};
   std::this_thread::sleep_for(milliseconds(10));  // the unload could end too early meanwhile
   EXPECT_FALSE(IsReady(outcome));
@@ -183,7 +183,7 @@ TEST_F(RegistryLoadingTest, TheLastLeaseMayGoOnTheModelsOwnThread) {
     std::atomic<std::thread::id> done_on;
     const int destroyed_before = destroyed_;
     std::promise<Status> answered;
-    auto lease = std::make_unique<EngineLease>(*registry->Find("a"));
+    auto lease = std::make_unique<Lease<Engine>>(*registry->Find<Engine>("a"));
     Engine* const engine = lease->get();
     auto job = Job();
     job->may_lead = lead;
@@ -195,7 +195,7 @@ TEST_F(RegistryLoadingTest, TheLastLeaseMayGoOnTheModelsOwnThread) {
       answered.set_value(std::move(status));
     };
     // A leader has a lease of its own until Submit returns, as Submit requires.
-    std::thread submitter([&, own = lead ? *lease : EngineLease()] {
+    std::thread submitter([&, own = lead ? *lease : Lease<Engine>()] {
       EXPECT_TRUE(engine->scheduler().Submit(std::move(job)).ok());
       std::this_thread::sleep_for(milliseconds(5));  // the reaper could be too early here, too
       if (lead) EXPECT_EQ(destroyed_, destroyed_before);
@@ -215,19 +215,19 @@ TEST_F(RegistryLoadingTest, TheLastLeaseMayGoOnTheModelsOwnThread) {
 
 TEST_F(RegistryLoadingTest, LoadOfAModelThatDrainsComesAfterIt) {
   const auto registry = With({{"a", "embedder"}});
-  auto lease = *registry->Find("a");
+  auto lease = *registry->Find<Engine>("a");
   const Engine* const old = lease.get();
   const uint64_t old_id = old->cache_id();
   const auto unloaded = registry->Unload("a");
   const auto loaded = registry->Load("a");
   EXPECT_FALSE(IsReady(loaded));
-  EXPECT_FALSE(registry->Find("a").ok());
+  EXPECT_FALSE(registry->Find<Engine>("a").ok());
   lease = {};
   EXPECT_TRUE(loaded.get().ok());
   EXPECT_TRUE(IsReady(unloaded));
   EXPECT_EQ(destroyed_, 1);
   EXPECT_EQ(loads_, 2);
-  EXPECT_NE((*registry->Find("a"))->cache_id(), old_id);
+  EXPECT_NE((*registry->Find<Engine>("a"))->cache_id(), old_id);
 }
 
 TEST_F(RegistryLoadingTest, WhatCannotBeUnloadedSaysSo) {
@@ -278,19 +278,20 @@ TEST_F(RegistryLoadingTest, AnAbsentModelKeepsItsPlace) {
   ASSERT_TRUE(registry->Unload("a").get().ok());
   EXPECT_TRUE(registry->AllReady());
   EXPECT_TRUE(registry->Has("a"));
-  EXPECT_EQ((*registry->Find(""))->name(), "r");
+  EXPECT_EQ((*registry->Find<Engine>(""))->name(), "r");
   // The default for embedding is still `a`.
-  EXPECT_EQ(registry->Find("", ModelTask::kEmbedding).status().message(),
+  EXPECT_EQ(registry->Find<Engine>("", ModelTask::kEmbedding).status().message(),
             "model 'a' is not loaded");
-  EXPECT_EQ((*registry->Find("x", ModelTask::kReranking))->name(), "r");
-  EXPECT_EQ(registry->Find("x", ModelTask::kEmbedding).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ((*registry->Find<Engine>("x", ModelTask::kReranking))->name(), "r");
+  EXPECT_EQ(registry->Find<Engine>("x", ModelTask::kEmbedding).status().code(),
+            StatusCode::kNotFound);
   ASSERT_TRUE(registry->Load("a").get().ok());
-  EXPECT_EQ((*registry->Find("", ModelTask::kEmbedding))->name(), "a");
+  EXPECT_EQ((*registry->Find<Engine>("", ModelTask::kEmbedding))->name(), "a");
 }
 
 TEST_F(RegistryLoadingTest, AfterStopNothingIsLoadedAndLeasesStayGood) {
   auto registry = With({{"a", "embedder"}, {"b", "embedder"}});
-  auto lease = *registry->Find("a");
+  auto lease = *registry->Find<Engine>("a");
   ASSERT_TRUE(registry->Unload("b").get().ok());
   const auto draining = registry->Unload("a");
   const auto wanted = registry->Load("a");
@@ -317,9 +318,9 @@ TEST_F(RegistryLoadingTest, WithoutALoaderAnAddedEngineIsGoneForGood) {
   options.name = "a";
   ASSERT_TRUE(
       registry
-          .AddEngine(std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding), options, &metrics_))
+          .AddLoaded(std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding), options, &metrics_))
           .ok());
-  EXPECT_TRUE(registry.Find("a").ok());
+  EXPECT_TRUE(registry.Find<Engine>("a").ok());
   ASSERT_TRUE(registry.Unload("a").get().ok());
   EXPECT_EQ(registry.Load("a").get().code(), StatusCode::kUnsupported);
 }
@@ -334,7 +335,8 @@ TEST_F(RegistryLoadingTest, LookingUpWhileModelsComeAndGo) {
     threads.emplace_back([&, i] {
       const std::string name = i % 2 == 0 ? "a" : "b";
       while (!stop) {
-        const auto lease = i < 2 ? registry->Find(name) : registry->Find("", ModelTask::kReranking);
+        const auto lease = i < 2 ? registry->Find<Engine>(name)
+                                 : registry->Find<Engine>("", ModelTask::kReranking);
         if (!lease.ok()) {
           EXPECT_EQ(lease.status().code(), StatusCode::kUnavailable);
           ++refused;
@@ -367,7 +369,7 @@ TEST_F(RegistryLoadingTest, LookingUpWhileModelsComeAndGo) {
   EXPECT_EQ(destroyed_, 200);
 }
 
-TEST(EngineLease, CountsCopiesAndNotMoves) {
+TEST(Lease, CountsCopiesAndNotMoves) {
   struct Count final : LeaseCount {
     void Drained() override { ++drained; }
     int drained = 0;
@@ -377,10 +379,10 @@ TEST(EngineLease, CountsCopiesAndNotMoves) {
   count.Open();
   ASSERT_TRUE(count.TryAdd());
   {
-    EngineLease first(&count, nullptr);
-    EngineLease second = first;
+    Lease<Engine> first(&count, nullptr);
+    Lease<Engine> second = first;
     EXPECT_EQ(count.leases(), 2u);
-    EngineLease third = std::move(second);
+    Lease<Engine> third = std::move(second);
     EXPECT_EQ(count.leases(), 2u);
     second = third;
     first = second;
@@ -398,14 +400,14 @@ TEST(EngineLease, CountsCopiesAndNotMoves) {
   EXPECT_EQ(count.drained, 1);
 }
 
-TEST(EngineLease, OfAnEngineThatNobodyUnloadsCountsNothing) {
+TEST(Lease, OfAnEngineThatNobodyUnloadsCountsNothing) {
   Metrics metrics;
   Engine engine(FakeParts(ModelTask::kEmbedding), {}, &metrics);
-  const EngineLease lease(&engine);
-  const EngineLease copy = lease;
+  const Lease<Engine> lease(&engine);
+  const Lease<Engine> copy = lease;
   EXPECT_EQ(copy.get(), &engine);
   EXPECT_TRUE(copy);
-  EXPECT_FALSE(EngineLease());
+  EXPECT_FALSE(Lease<Engine>());
 }
 
 // So a reload finds its entries in the caches, and never those of another model.

@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <functional>
 
+#include "checks/linear_check.h"
 #include "common/request_context.h"
 #include "common/status.h"
-#include "engine/linear_check.h"
 #include "gate/compute_gate.h"
 #include "program/backend.h"
 #include "program/encoder_runner.h"

@@ -10,7 +10,7 @@
 #include "common/exception_status.h"
 #include "common/log.h"
 #include "common/memory.h"
-#include "engine/registry_impl.h"
+#include "registry/registry_impl.h"
 
 namespace penstock {
 namespace {
@@ -58,16 +58,8 @@ void Registry::Impl::Outcome::Set(const Status& status) noexcept {
 
 void Registry::Impl::SetReady(Slot* slot, std::unique_ptr<Model> model) {
   slot->model = std::move(model);
-  slot->encoder = slot->model->encoder();
-  slot->generator = slot->model->generator();
-  if (slot->encoder != nullptr) {
-    slot->task = static_cast<int>(slot->encoder->task());
-    slot->batch_times = slot->encoder->scheduler().times();
-    slot->batch_tokens = static_cast<int32_t>(slot->encoder->scheduler().limits().tokens);
-  }
-  slot->tensors = slot->model->tensors();
-  slot->generates = slot->generator != nullptr;
-  slot->runs_tensors = slot->tensors != nullptr;
+  slot->SetPurpose(slot->model->purpose());
+  slot->measured = slot->model->measured();
   slot->error = Status::Ok();
   slot->failures = 0;
   slot->was_used = false;
@@ -226,13 +218,11 @@ void Registry::Impl::EndLoad(Slot* slot, std::unique_lock<std::mutex>* lock) {
   Deliver(slot, lock);
 }
 
-ModelSpec Registry::Impl::SpecToLoad(Slot* slot) const {
+ModelSpec Registry::Impl::SpecToLoad(Slot* slot, const ModelBytes& granted) const {
   ModelSpec spec = slot->spec;
   spec.download_percent = &slot->download_percent;
-  if (slot->batch_times.known()) {
-    spec.options.scheduler.times = slot->batch_times;
-    spec.options.scheduler.max_batch_tokens = slot->batch_tokens;
-  }
+  spec.granted = granted;
+  spec.options.Set({spec.name, spec.version, spec.replicas, granted, slot->measured});
   return spec;
 }
 
@@ -240,7 +230,7 @@ ModelSpec Registry::Impl::SpecToLoad(Slot* slot) const {
 void Registry::Impl::SizeSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
   slot->download_percent = -1;
   slot->weights_wanted = 0;
-  ModelSpec spec = SpecToLoad(slot);
+  ModelSpec spec = SpecToLoad(slot, {});
   spec.fetched = !fetcher.fetch || slot->fetched;
   const bool describes = describer && slot->facts == nullptr;
   std::shared_ptr<const FileFacts> facts;
@@ -249,7 +239,7 @@ void Registry::Impl::SizeSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
   spec.fetched = true;
   if (here && describes) facts = describer(spec);
   Expected<ModelNeeds> needs = ModelNeeds();
-  if (here && sizer && options.memory_bytes > 0) needs = sizer(spec);
+  if (here && sizer && slot->device.memory_bytes > 0) needs = sizer(spec);
   lock->lock();
   if (!here) return Queue(slot, Step::kFetch);
   if (describes) slot->facts = std::move(facts);
@@ -259,7 +249,7 @@ void Registry::Impl::SizeSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
 }
 
 void Registry::Impl::FetchSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
-  const ModelSpec spec = SpecToLoad(slot);
+  const ModelSpec spec = SpecToLoad(slot, {});
   lock->unlock();
   const Status fetched = fetcher.fetch(spec);
   lock->lock();
@@ -270,17 +260,18 @@ void Registry::Impl::FetchSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
 
 void Registry::Impl::LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
   const auto start = Now();
-  ModelSpec spec = SpecToLoad(slot);
-  spec.fetched = true;
-  if (sizer && options.memory_bytes > 0) {
-    LogInfo("loading {}: takes up to {}", TitleOf(spec), ModelBytesText(slot->needs.wanted));
-    const auto granted = Admit(slot, slot->needs, lock);
-    if (!granted.ok()) return SetRefused(slot, granted.status());
-    spec.granted = *granted;
-    Charge(slot, *granted);
-    slot->weights_wanted = granted->weights;
-    if (backend != nullptr) slot->packed_before = backend->packed_bytes();
+  ModelBytes granted;
+  if (const Device& device = slot->device; sizer && device.memory_bytes > 0) {
+    LogInfo("loading {}: takes up to {}", TitleOf(slot->spec), ModelBytesText(slot->needs.wanted));
+    const auto admitted = Admit(slot, slot->needs, lock);
+    if (!admitted.ok()) return SetRefused(slot, admitted.status());
+    granted = *admitted;
+    Charge(slot, granted);
+    slot->weights_wanted = granted.weights;
+    if (device.backend != nullptr) slot->packed_before = device.backend->packed_bytes();
   }
+  ModelSpec spec = SpecToLoad(slot, granted);
+  spec.fetched = true;
   lock->unlock();
   auto loaded = loader(spec);
   const std::chrono::duration<double> took = Now() - start;
@@ -437,9 +428,6 @@ void Registry::Impl::ReapLoop() {
 // With the lock held, but not while the model is stopped and freed.
 void Registry::Impl::Reap(Slot* slot, std::unique_lock<std::mutex>* lock) {
   slot->to_reap = false;
-  slot->encoder = nullptr;
-  slot->generator = nullptr;
-  slot->tensors = nullptr;
   std::unique_ptr<Model> model = std::move(slot->model);
   const std::string why = std::exchange(slot->why_closed, {});
   const bool last = ending;

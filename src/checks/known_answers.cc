@@ -1,4 +1,4 @@
-#include "engine/known_answers.h"
+#include "checks/known_answers.h"
 
 #include <fmt/format.h>
 

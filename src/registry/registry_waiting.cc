@@ -6,7 +6,7 @@
 
 #include "common/exception_status.h"
 #include "common/log.h"
-#include "engine/registry_impl.h"
+#include "registry/registry_impl.h"
 
 namespace penstock {
 namespace {
@@ -42,7 +42,7 @@ Registry::Impl::Slot* Registry::Impl::Target(const std::string& name, const Mode
   Slot* const named = name.empty() ? nullptr : SlotOf(name);
   if (named != nullptr) {
     // A model whose task is known is not loaded for another task.
-    if (named->IsUnknown() || (!use.text && !use.tensors && !use.task)) return named;
+    if (named->IsUnknown() || use.is_any()) return named;
     return named->Serves(use) ? named : nullptr;
   }
   if (!name.empty() && !any_name) return nullptr;
@@ -53,21 +53,20 @@ Registry::Impl::Slot* Registry::Impl::Target(const std::string& name, const Mode
     });
     return found == all.end() ? nullptr : *found;
   };
-  if (use.text || use.tensors) return first([&](const Slot& slot) { return slot.Serves(use); });
-  Slot* found = first([&](const Slot& slot) { return slot.Does(use.task); });
-  if (found == nullptr && use.instead) {
-    found = first([&](const Slot& slot) { return slot.Does(use.instead); });
-  }
-  return found;
+  const auto first_of = [&](std::optional<ModelTask> task) {
+    return first([&](const Slot& slot) { return slot.Does(use.capability, task); });
+  };
+  Slot* const found = first_of(use.task);
+  return found == nullptr && use.instead ? first_of(use.instead) : found;
 }
 
-bool Registry::MustAwait(const std::string& name, const ModelUse& use, EngineLease* hold) const {
+bool Registry::MustAwait(const std::string& name, const ModelUse& use, Lease<Model>* hold) const {
   if (!impl_->options.on_demand) return false;
   Impl::Slot* const slot = impl_->Target(name, use);
   if (slot == nullptr) return false;
   if (hold == nullptr) return !slot->open();
   if (!slot->TryAdd()) return true;
-  *hold = EngineLease(slot, slot->encoder);
+  *hold = Lease<Model>(slot, slot->model.get());
   return false;
 }
 
@@ -98,7 +97,7 @@ void Registry::Impl::Answer(std::list<Waiter>* answered, const Status& status,
       waiter.slot = nullptr;
       continue;
     }
-    waiter.held = EngineLease(slot, slot->encoder);
+    waiter.held = Lease<Model>(slot, slot->model.get());
     ++slot->delivering;
     if (waiter.keep_alive) {
       slot->asked_keep = slot->MayKeep(*waiter.keep_alive, waiter.rules_models);
@@ -111,7 +110,7 @@ void Registry::Impl::Answer(std::list<Waiter>* answered, const Status& status,
     RunGuarded("a request that waited for its model", [&] { waiter.then(status); });
   }
   // May notify the reaper, which wants the lock.
-  for (Waiter& waiter : *answered) waiter.held = EngineLease();
+  for (Waiter& waiter : *answered) waiter.held = Lease<Model>();
   lock->lock();
   for (const Waiter& waiter : *answered) {
     Slot* const slot = waiter.slot;

@@ -11,7 +11,7 @@
 // is absent.
 //
 // Ownership and threads
-//   registry  The registry alone owns models. All others have leases (engine_lease.h), which Find
+//   registry  The registry alone owns models. All others have leases (registry/lease.h), which Find
 //             gives. A model is the registry's as soon as the loader returns it.
 //   loading   Takes up to three steps, each with a thread of its own that takes one model at a
 //             time: fetching its files where they are not here yet, telling what memory it takes,
@@ -58,33 +58,14 @@
 
 #include "common/request_context.h"
 #include "common/status.h"
-#include "engine/engine.h"
-#include "engine/engine_lease.h"
-#include "engine/file_facts.h"
-#include "engine/model_bytes.h"
-#include "engine/tensor_engine.h"
-#include "engine/text_engine.h"
+#include "devices/devices.h"
+#include "engine/engine_kinds.h"
+#include "registry/lease.h"
 
 namespace penstock {
 
 // For how long a model stays loaded that is not used; negative: for good.
 using KeepAlive = std::chrono::milliseconds;
-
-// What a model does.
-struct ModelPurpose {
-  bool generates = false;
-  bool tensors = false;                    // takes and gives tensors
-  ModelTask task = ModelTask::kEmbedding;  // of an encoder: of a model that does neither
-  bool encodes() const { return !generates && !tensors; }
-  bool operator==(const ModelPurpose& other) const {
-    return generates == other.generates && tensors == other.tensors &&
-           (!encodes() || task == other.task);
-  }
-};
-// "embedding", ..., "generation", "tensors".
-const char* ModelPurposeName(const ModelPurpose& purpose);
-// These names, and embed, rerank, classify, generate; kInvalidArgument lists them.
-Expected<ModelPurpose> ParseModelPurpose(const std::string& name);
 
 // A version of a model: its number, 1 or more, and its folder.
 struct ModelVersion {
@@ -101,9 +82,9 @@ struct ModelSpec {
   std::string name;                  // as served
   std::vector<std::string> aliases;  // other names for it
   std::string reference;             // a folder, a file, a hub reference, or "builtin:..."
-  EngineOptions options;             // of an encoder; `name` is set to that above
-  TextEngineOptions text;            // of a decoder; the same
-  TensorEngineOptions tensors;       // of a tensor model; the same, and `version`
+  KindOptions options;               // a load sets the fields of LoadTerms
+  std::string device;                // as Devices::Find
+  int32_t replicas = 1;              // runners, of models that have such
   // What it is to do, so that this is known before it is here. A model that does something else is
   // refused.
   std::optional<ModelPurpose> purpose;
@@ -113,7 +94,7 @@ struct ModelSpec {
   int64_t version = 0;                  // of a model that has versions; else 0
   std::vector<ModelVersion> older;      // taken in turn where this version fails to load
   // Set for the loader.
-  ModelBytes granted;                            // what it may take; 0: as it likes
+  ModelBytes granted;                            // as LoadTerms; `options` have it too
   bool fetched = false;                          // its files are here, as far as they can be
   std::atomic<int>* download_percent = nullptr;  // where it tells of a download
 };
@@ -142,26 +123,24 @@ struct RegistryOptions {
   KeepAlive keep_alive{-1};
   // How often the keeper looks for idle models.
   std::chrono::milliseconds check_interval{30000};
-  // Memory of all models together; 0: not bounded.
-  uint64_t memory_bytes = 0;
   // The clock of back-offs, of the patience for memory and of how long loads took; null: Clock. For
   // tests.
   std::function<Clock::time_point()> now;
 };
 
-// What a request needs a model for.
+// What a request needs a model for. Without a task a model that is named may be of any kind.
 struct ModelUse {
-  bool text = false;                      // FindText
-  bool tensors = false;                   // FindTensors; else Find
+  Capability capability = kUsualCapability;
   std::optional<ModelTask> task = {};     // as in Find
   std::optional<ModelTask> instead = {};  // a task that will do where no model has `task`
+  bool is_any() const { return capability == kUsualCapability && !task; }
 };
 
 class Registry {
  public:
   static constexpr size_t kModelsMax = 64;
 
-  // Turns a reference into a model; the default resolves it (hub/) and calls Engine::Load.
+  // Turns a reference into a model; the default resolves it (hub/) and loads it as its kind says.
   using Loader = std::function<Expected<std::unique_ptr<Model>>(const ModelSpec&)>;
   // Tells what a model takes before it is loaded.
   using Sizer = std::function<Expected<ModelNeeds>(const ModelSpec&)>;
@@ -171,15 +150,16 @@ class Registry {
     std::function<Status(const ModelSpec&)> fetch;  // null: all files are here
   };
 
-  // `backend` (null: only AddEngine, or a loader of one's own) and `metrics` must outlive it.
-  Registry(Backend* backend, Metrics* metrics, Loader loader = nullptr,
-           RegistryOptions options = {}, Sizer sizer = nullptr, Fetcher fetcher = {});
+  // Backends (null: only AddLoaded, or a loader of one's own) and `metrics` must outlive it.
+  Registry(Devices devices, Metrics* metrics, Loader loader = nullptr, RegistryOptions options = {},
+           Sizer sizer = nullptr, Fetcher fetcher = {});
   // Stop(), then waits for the end of all leases and frees the models.
   ~Registry();
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  // kInvalidArgument: a name is taken or empty; kPayloadTooLarge: too many. Where requests load
+  // kInvalidArgument: a name is taken or empty, or there is no such device; kPayloadTooLarge: too
+  // many. Where requests load
   // models, one that is on this machine is looked at: it is told from its settings what it does;
   // errors of these. After StartLoading the model is loaded as one that was there before.
   Status Add(ModelSpec spec);
@@ -202,8 +182,8 @@ class Registry {
   Status AddAlias(const std::string& name, const std::string& alias);
   // The model is served no more, and unloaded after its requests. kNotFound; kResourceExhausted.
   Status Remove(const std::string& name);
-  // Adds a model that is loaded already. Load reads it from its folder again after an Unload.
-  Status AddEngine(std::unique_ptr<Engine> engine, std::vector<std::string> aliases = {});
+  // Adds a model that is loaded already. Load reads it from its path again after an Unload.
+  Status AddLoaded(std::unique_ptr<Model> model, std::vector<std::string> aliases = {});
 
   // Loads one model after the other on threads of the registry: all, or where requests load models
   // those to preload.
@@ -226,7 +206,7 @@ class Registry {
 
   // Whether the Find of this use would fail because the model is not loaded, and Await loads it. If
   // not, it is not unloaded as long as *hold lives; null: whoever asks takes no hold.
-  bool MustAwait(const std::string& name, const ModelUse& use, EngineLease* hold = nullptr) const;
+  bool MustAwait(const std::string& name, const ModelUse& use, Lease<Model>* hold = nullptr) const;
   // Calls `then` once, with OK when the model is there: it stays until `then` has returned, which
   // takes its lease. Loads the model if it must; the status is then that of Load, or of the
   // request's `context` when its time is over or its client has left. Sets for how long the model
@@ -243,19 +223,19 @@ class Registry {
   // task: the only model). Where there are several, it is kNotFound as ever.
   void AcceptAnyName();
 
-  // The engine served as `name`; "" = the first that does `task`, or else the first encoder. An
-  // absent model counts with the task it had when last loaded. kNotFound lists the names;
-  // kUnavailable: still loading, failed to load, or unloaded; kUnsupported: the model is no
-  // encoder.
-  Expected<EngineLease> Find(const std::string& name,
-                             std::optional<ModelTask> task = std::nullopt) const;
-  // The model served as `name`; "" = the first that generates text. Errors as Find; kUnsupported:
-  // it generates no text.
-  Expected<TextLease> FindText(const std::string& name) const;
-  // The tensor model served as `name`; "" = the only one. Errors as Find; kUnsupported: it is no
-  // tensor model; kInvalidArgument: `name` is empty, and there are several. Where the model is
+  // The model served as `name`, which does what a T does (and `task`, of encoders). "" = the first
+  // one, or the only one, as CapabilityText::several says; with a task the first that does it, or
+  // else the first. An absent model counts with what it did when last loaded. kNotFound lists the
+  // names; kUnavailable: still loading, failed to load, or unloaded; kUnsupported: it does
+  // something else; kInvalidArgument: `name` is empty, and there are several. Where the model is
   // there, nothing is allocated.
-  Expected<TensorLease> FindTensors(const std::string& name) const;
+  template <typename T>
+  Expected<Lease<T>> Find(const std::string& name,
+                          std::optional<ModelTask> task = std::nullopt) const {
+    auto found = FindModel(name, T::kCapability, task);
+    if (!found.ok()) return std::move(found).status();
+    return (*std::move(found)).template Cast<T>();
+  }
   // What the Find of this use would give a lease of, loaded or not; none: there is no such model,
   // or it cannot be told before it is loaded.
   struct KnownModel {
@@ -284,13 +264,17 @@ class Registry {
     Clock::time_point last_use = {};
     uint64_t requests_waiting = 0;  // for it to be loaded
     uint64_t evictions = 0;         // unloads for the memory of others
-    ModelBytes bytes;               // at most, as charged to the budget
+    ModelBytes bytes;               // at most, as charged to the budget of its device
+    std::string device;
     // What its files say; null: not here yet, or no model of texts.
     std::shared_ptr<const FileFacts> facts;
     int load_percent = -1;  // kLoading: of the download, then of the weights; -1: not known
-    EngineLease engine;     // kReady, and an encoder
-    TextLease text;         // kReady, and a decoder
-    TensorLease tensors;    // kReady, and a tensor model
+    Lease<Model> model;     // kReady
+    // The model, as long as the entry lives; null: it is not ready, or does not what a T does.
+    template <typename T>
+    T* As() const {
+      return model ? model->As<T>() : nullptr;
+    }
   };
   // In the order they were added.
   std::vector<Entry> List() const;
@@ -299,7 +283,7 @@ class Registry {
   // come, go and are loaded again: requests wait for those they need.
   bool AllReady() const;
 
-  // Of all models together; 0: not bounded.
+  // Of all models on the host together; 0: not bounded.
   uint64_t memory_bytes() const;
   // Of all models, see Model.
   uint64_t HeldBytes() const;
@@ -310,6 +294,9 @@ class Registry {
   void Stop();
 
  private:
+  Expected<Lease<Model>> FindModel(const std::string& name, Capability capability,
+                                   std::optional<ModelTask> task) const;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

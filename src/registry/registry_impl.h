@@ -1,5 +1,6 @@
 // The inside of Registry: registry.cc has names and look-ups, registry_loading.cc the states,
-// registry_versions.cc what replaces and removes models.
+// registry_versions.cc what replaces and removes models, model_files.cc how references become
+// models.
 // Ownership: registry.h.
 #pragma once
 
@@ -17,7 +18,7 @@
 
 #include "common/request_context.h"
 #include "common/seeded_hash.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 #include "sched/clock_math.h"
 
 namespace penstock {
@@ -53,6 +54,7 @@ struct Registry::Impl {
     explicit Slot(Impl* registry_in, ModelSpec spec_in)
         : registry(registry_in),
           spec(std::move(spec_in)),
+          device(*registry->devices.Find(spec.device)),
           has_versions(spec.version > 0),
           pinned(spec.pinned) {}
 
@@ -62,19 +64,25 @@ struct Registry::Impl {
       const ModelState now = state;
       return now == ModelState::kWaiting || now == ModelState::kLoading;
     }
-    // Of an encoder, or a model that may be one.
-    bool Does(std::optional<ModelTask> wanted) const {
-      return wanted ? task == static_cast<int>(*wanted) : !generates && !runs_tensors;
+    // A model that is not known yet counts as one of the usual capability, whose task is not known.
+    bool Does(Capability capability, std::optional<ModelTask> task) const {
+      const std::optional<ModelPurpose> known = Purpose();
+      if (!known) return capability == kUsualCapability && !task;
+      return known->capability == capability && (!task || known->task == *task);
     }
     bool Serves(const ModelUse& use) const {
-      if (use.text) return generates;
-      if (use.tensors) return runs_tensors;
-      return Does(use.task) || (use.instead && Does(use.instead));
+      return Does(use.capability, use.task) || (use.instead && Does(use.capability, use.instead));
     }
-    bool IsUnknown() const { return task == -1 && !generates && !runs_tensors; }
+    bool IsUnknown() const { return !purpose.load(std::memory_order_relaxed).known; }
     // What it does, as far as known.
-    std::optional<ModelPurpose> Purpose() const;
-    void SetPurpose(const ModelPurpose& purpose);
+    std::optional<ModelPurpose> Purpose() const {
+      const KnownPurpose now = purpose.load(std::memory_order_relaxed);
+      if (!now.known) return std::nullopt;
+      return ModelPurpose{now.capability, static_cast<ModelTask>(now.task)};
+    }
+    void SetPurpose(const ModelPurpose& now) {
+      purpose = {true, now.capability, static_cast<uint16_t>(now.task)};
+    }
     // Whether it cannot be told yet what it does.
     bool MayDoAnything() const { return IsUnknown() && IsPending(); }
     KeepAlive KeptFor() const;
@@ -87,12 +95,16 @@ struct Registry::Impl {
     Impl* const registry;
     // Its name never changes; version, reference and older ones do, under the registry's mutex.
     ModelSpec spec;
+    const Device& device;
     const bool has_versions;
     std::atomic<ModelState> state{ModelState::kWaiting};  // changed under the registry's mutex
-    std::atomic<int> task{-1};              // ModelTask when last loaded as an encoder; -1: never
-    std::atomic<bool> generates{false};     // when last loaded
-    std::atomic<bool> runs_tensors{false};  // the same
-    std::atomic<int64_t> last_use_ns{0};    // as Nanoseconds
+    struct KnownPurpose {
+      bool known;
+      Capability capability;
+      uint16_t task;
+    };
+    std::atomic<KnownPurpose> purpose{{false, kUsualCapability, 0}};  // when last loaded
+    std::atomic<int64_t> last_use_ns{0};                              // as Nanoseconds
     std::atomic<int> download_percent{-1};  // negative: nothing is downloaded
     // Metrics; null: none.
     Counter* loads_total = nullptr;
@@ -104,9 +116,6 @@ struct Registry::Impl {
     // Owned by the loader until the count is opened, and by the reaper once it is closed and
     // drained; in between holders of leases may read them.
     std::unique_ptr<Model> model;
-    Engine* encoder = nullptr;
-    TextEngine* generator = nullptr;
-    TensorEngine* tensors = nullptr;
 
     // Guarded by the registry's mutex.
     // Has its names. Else it is a version to be loaded (`replaces`), or was replaced or removed.
@@ -146,21 +155,11 @@ struct Registry::Impl {
     ModelBytes charged;      // to the budget
     ModelBytes parked;       // kParked: what it takes again when it is used
     std::string why_closed;  // for the log
-    // Of an encoder when it was loaded last, so that they need not be measured again.
-    BatchTimes batch_times;
-    int32_t batch_tokens = 0;
+    MeasuredModel measured;  // when it was loaded last
 
    private:
     void Drained() override { registry->HandToReaper(this); }
   };
-
-  // What a model does, told without loading it; none: it is not on this machine yet.
-  using Looker = std::function<Expected<std::optional<ModelPurpose>>(const ModelSpec&)>;
-  static Expected<std::optional<ModelPurpose>> LookAtReference(const ModelSpec& spec);
-
-  // What a model's files say, where they are here; null: they are not, or it takes no texts.
-  using Describer = std::function<std::shared_ptr<const FileFacts>(const ModelSpec&)>;
-  static std::shared_ptr<const FileFacts> DescribeFiles(const ModelSpec& spec);
 
   // A request that waits for a model.
   struct Waiter {
@@ -172,7 +171,7 @@ struct Registry::Impl {
     std::optional<KeepAlive> keep_alive;
     bool rules_models;
     Then then;
-    EngineLease held = {};  // while it is answered
+    Lease<Model> held = {};  // while it is answered
   };
 
   // The table of names. Never changed once it is published.
@@ -180,6 +179,14 @@ struct Registry::Impl {
     std::vector<Slot*> slots;  // in the order they were added
     SeededMap<std::string, Slot*> slot_of;
   };
+
+  Impl(Devices devices_in, Metrics* metrics_in, RegistryOptions options_in)
+      : devices(std::move(devices_in)), metrics(metrics_in), options(std::move(options_in)) {}
+
+  // --- model_files.cc -------------------------------------------------------------------------
+  // Sets loader, looker, describer, and sizer and fetcher where they are null, to those of models
+  // that are found by references of hub/ and by names of files.
+  void UseModelFiles();
 
   // --- registry.cc ----------------------------------------------------------------------------
   // Names and number of models, as if `replaced` (null: none) were not there.
@@ -205,25 +212,20 @@ struct Registry::Impl {
     }
   }
   Slot* SlotOf(const std::string& name) const;
-  // A lease of any kind; the caller makes it one of an engine at once, which throws nothing.
+  // The caller makes it a Lease at once, which throws nothing.
   Status TakeLease(Slot* slot) const;
-  Expected<EngineLease> Get(Slot* slot) const;
-  Expected<TextLease> GetText(Slot* slot) const;
-  Expected<TensorLease> GetTensors(Slot* slot) const;
+  Expected<Lease<Model>> Get(Slot* slot, Capability capability) const;
   Status StillLoading(const Slot& slot) const;
-  Expected<EngineLease> FirstOf(std::optional<ModelTask> task) const;
-  Expected<EngineLease> AnyOf(const std::string& name, std::optional<ModelTask> task) const;
-  // The first that generates, or with `only` the only one; null: none does.
-  Expected<Slot*> Generating(bool only) const;
-  // The only tensor model; null: there is none. kInvalidArgument lists several.
-  Expected<Slot*> OnlyTensors() const;
+  // The slot that Find means.
+  Expected<Slot*> Choose(const std::string& name, Capability capability,
+                         std::optional<ModelTask> task) const;
   Status Unknown(const std::string& name) const;
   // Calls function(model) for each ready model, under a lease.
   template <typename Function>
   void ForEachModel(Function function) const {
     for (Slot* slot : names().slots) {
       if (!slot->TryAdd()) continue;
-      const EngineLease lease(slot, slot->encoder);
+      const Lease<Model> lease(slot, slot->model.get());
       function(slot->model.get());
     }
   }
@@ -243,7 +245,7 @@ struct Registry::Impl {
 
   // --- registry_memory.cc; with the lock held, which Admit, ParkOne and Unpark may release ------
   enum class Room { kMade, kSoon, kBusy, kNone };
-  uint64_t TakenBytes() const;
+  uint64_t TakenBytes(const Device& device) const;
   // What parking and unloading others would give a load, however soon; and whether some are in use
   // that may give more later.
   struct Reclaimable {
@@ -251,13 +253,13 @@ struct Registry::Impl {
     bool busy = false;
   };
   Reclaimable ReclaimableFor(const Slot* slot) const;
-  std::string Holders(const Slot* except) const;
+  std::string Holders(const Slot& except) const;
   Status NoRoom(const Slot& slot, const ModelNeeds& needs) const;
   // What a model that is to be loaded may take, once there is room for it. kUnavailable: the others
   // are in use, or pinned; kResourceExhausted: it will never fit.
   Expected<ModelBytes> Admit(Slot* slot, const ModelNeeds& needs,
                              std::unique_lock<std::mutex>* lock);
-  bool ParkOne(std::unique_lock<std::mutex>* lock);
+  bool ParkOne(const Device& device, std::unique_lock<std::mutex>* lock);
   static bool HoldsMuch(const Slot& slot);
   // A parked model serves again, if its memory is free now.
   bool UnparkNow(Slot* slot);
@@ -287,7 +289,8 @@ struct Registry::Impl {
   void StepLoop(Step step);
   // One step of a slot. The slot is queued for another one after it, or its load is over.
   void Take(Slot* slot, Step step, std::unique_lock<std::mutex>* lock);
-  ModelSpec SpecToLoad(Slot* slot) const;
+  // With the lock held.
+  ModelSpec SpecToLoad(Slot* slot, const ModelBytes& granted) const;
   void SizeSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
   void FetchSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
   void LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
@@ -314,14 +317,16 @@ struct Registry::Impl {
   bool Publish();  // false: memory is short, nothing has changed
   void Retire(Slot* slot);
 
+  const Devices devices;
+  Metrics* const metrics;
+  const RegistryOptions options;
   Loader loader;
-  const Backend* backend = nullptr;
-  Metrics* metrics = nullptr;
-  RegistryOptions options;
-  Looker looker;
-  Describer describer;
   Sizer sizer;
   Fetcher fetcher;
+  // What a model does, told without loading it; nullopt: it is not on this machine yet.
+  std::function<Expected<std::optional<ModelPurpose>>(const ModelSpec&)> looker;
+  // What a model's files say, where they are here; null: they are not, or it takes no texts.
+  std::function<std::shared_ptr<const FileFacts>(const ModelSpec&)> describer;
   mutable std::atomic<bool> was_ready{false};  // see AllReady
   std::atomic<bool> any_name{false};
   std::atomic<bool> stopping{false};  // set under mutex

@@ -1,4 +1,4 @@
-#include "engine/known_answers.h"
+#include "checks/known_answers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -34,7 +34,7 @@ class RegistryVersionsTest : public testing::Test {
       EngineParts parts =
           FakeParts(spec.reference == "reranker" ? ModelTask::kReranking : ModelTask::kEmbedding);
       parts.weight_bytes = spec.granted.weights;
-      EngineOptions options = spec.options;
+      EngineOptions options = spec.options.encoder;
       options.revision = spec.reference;
       return std::unique_ptr<Model>(std::make_unique<Engine>(std::move(parts), options, &metrics_));
     };
@@ -47,8 +47,9 @@ class RegistryVersionsTest : public testing::Test {
     return spec;
   }
   void Serve(std::vector<ModelSpec> specs, RegistryOptions options = {},
-             Registry::Sizer sizer = nullptr) {
-    registry_ = std::make_unique<Registry>(nullptr, &metrics_, Loader(), options, std::move(sizer));
+             Registry::Sizer sizer = nullptr, uint64_t memory_bytes = 0) {
+    registry_ = std::make_unique<Registry>(Devices(nullptr, memory_bytes), &metrics_, Loader(),
+                                           options, std::move(sizer));
     for (ModelSpec& spec : specs) ASSERT_TRUE(registry_->Add(std::move(spec)).ok());
     registry_->StartLoading();
     ASSERT_TRUE(registry_->WaitLoaded().ok());
@@ -60,7 +61,7 @@ class RegistryVersionsTest : public testing::Test {
   }
   // The version that Find gives; "" = none.
   std::string Found(const std::string& name) const {
-    const auto found = registry_->Find(name);
+    const auto found = registry_->Find<Engine>(name);
     return found.ok() ? (*found)->revision() : "";
   }
   Registry::Entry Entry(size_t i = 0) const { return registry_->List().at(i); }
@@ -95,7 +96,7 @@ class RegistryVersionsTest : public testing::Test {
   std::future<std::string> AwaitModel(const std::string& name) {
     auto got = std::make_shared<std::promise<std::string>>();
     registry_->Await(name, {}, {}, [this, name, got](const Status& status) {
-      const auto found = registry_->Find(name);
+      const auto found = registry_->Find<Engine>(name);
       got->set_value(!status.ok() ? status.message()
                      : found.ok() ? (*found)->revision()
                                   : found.status().message());
@@ -122,7 +123,7 @@ TEST_F(RegistryVersionsTest, NobodyWhoAsksAllTheTimeIsRefusedOrGoesBack) {
     threads.emplace_back([&, name] {
       int seen = 0;
       while (!over) {
-        const auto found = registry_->Find(name);
+        const auto found = registry_->Find<Engine>(name);
         if (!found.ok()) {
           ++refused;
           continue;
@@ -152,7 +153,7 @@ TEST_F(RegistryVersionsTest, NobodyWhoAsksAllTheTimeIsRefusedOrGoesBack) {
 
 TEST_F(RegistryVersionsTest, LeasesOfTheOldVersionStayGoodAndItsSeriesGoesOn) {
   Serve({Spec("a", 1)}, {}, nullptr);
-  auto lease = *registry_->Find("a");
+  auto lease = *registry_->Find<Engine>("a");
   ASSERT_TRUE(registry_->Replace(Spec("a", 2)).get().ok());
   EXPECT_EQ(lease->revision(), "1");
   EXPECT_EQ(Found("a"), "2");
@@ -207,9 +208,9 @@ TEST_F(RegistryVersionsTest, NamesAndTaskChangeWithTheVersion) {
   ModelSpec next = Spec("a", 2, "reranker");
   next.aliases = {"new"};
   ASSERT_TRUE(registry_->Replace(std::move(next)).get().ok());
-  EXPECT_EQ((*registry_->Find("new"))->task(), ModelTask::kReranking);
+  EXPECT_EQ((*registry_->Find<Engine>("new"))->task(), ModelTask::kReranking);
   ASSERT_TRUE(registry_->Replace(Spec("a", 3)).get().ok());
-  EXPECT_EQ(registry_->Find("new").code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<Engine>("new").code(), StatusCode::kNotFound);
 }
 
 TEST_F(RegistryVersionsTest, PinsStay) {
@@ -265,7 +266,7 @@ TEST_F(RegistryVersionsTest, AModelThatIsUnloadedMeanwhileStaysUnloaded) {
   ShutGate();
   const auto replaced = registry_->Replace(Spec("a", 2));
   WaitAtGate();
-  auto lease = *registry_->Find("a");
+  auto lease = *registry_->Find<Engine>("a");
   const auto unloaded = registry_->Unload("a");
   gate_->set_value();
   EXPECT_TRUE(replaced.get().ok());
@@ -296,10 +297,10 @@ TEST_F(RegistryVersionsTest, StopInTheMiddleEndsEveryWait) {
 
 TEST_F(RegistryVersionsTest, WhatIsRemovedIsUnloadedAfterItsRequests) {
   Serve({Spec("a", 1), Spec("b", 1)});
-  auto lease = *registry_->Find("a");
+  auto lease = *registry_->Find<Engine>("a");
   EXPECT_TRUE(registry_->Remove("a").ok());
   EXPECT_EQ(registry_->Remove("a").code(), StatusCode::kNotFound);
-  EXPECT_EQ(registry_->Find("a").code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<Engine>("a").code(), StatusCode::kNotFound);
   EXPECT_EQ(Found(""), "1");  // that of b
   EXPECT_EQ(registry_->List().size(), 1u);
   EXPECT_EQ(lease->revision(), "1");
@@ -310,7 +311,7 @@ TEST_F(RegistryVersionsTest, WhatIsRemovedIsUnloadedAfterItsRequests) {
   lease = {};
   EXPECT_TRUE(registry_->Remove("a").ok());
   EXPECT_TRUE(registry_->Remove("b").ok());
-  EXPECT_EQ(registry_->Find("").code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<Engine>("").code(), StatusCode::kNotFound);
   EXPECT_FALSE(registry_->AllReady());
 }
 
@@ -373,16 +374,16 @@ TEST_F(RegistryVersionsTest, AModelWithoutAGoodVersionKeepsNoOtherFromServing) {
 }
 
 TEST_F(RegistryVersionsTest, WithoutRoomForBothTheNewOneWaitsUntilTheOldOneIsIdle) {
-  RegistryOptions options;
-  options.on_demand = true;
-  options.memory_bytes = 100 * kMb;
-  Serve({Spec("a", 1)}, options, [](const ModelSpec& spec) -> Expected<ModelNeeds> {
+  const auto sizer = [](const ModelSpec& spec) -> Expected<ModelNeeds> {
     ModelNeeds needs;
     needs.least.weights = needs.wanted.weights = (spec.reference == "3" ? 200 : 60) * kMb;
     return needs;
-  });
+  };
+  RegistryOptions options;
+  options.on_demand = true;
+  Serve({Spec("a", 1)}, options, sizer, 100 * kMb);
   EXPECT_EQ(AwaitModel("a").get(), "1");
-  auto lease = *registry_->Find("a");
+  auto lease = *registry_->Find<Engine>("a");
   const Status busy = registry_->Replace(Spec("a", 2)).get();
   EXPECT_EQ(busy.code(), StatusCode::kUnavailable);
   EXPECT_THAT(busy.message(), HasSubstr("(60.0 MB, in use)"));

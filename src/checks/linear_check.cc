@@ -1,4 +1,4 @@
-#include "engine/linear_check.h"
+#include "checks/linear_check.h"
 
 #include <algorithm>
 #include <cmath>

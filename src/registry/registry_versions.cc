@@ -6,7 +6,7 @@
 
 #include "common/exception_status.h"
 #include "common/log.h"
-#include "engine/registry_impl.h"
+#include "registry/registry_impl.h"
 
 namespace penstock {
 namespace {
@@ -48,7 +48,7 @@ bool Registry::Impl::StepBack(Slot* slot) noexcept {
   RunGuarded("registry", [&] { stepped = StepBack(slot->error, &slot->spec, &slot->refused); });
   if (!stepped) return false;
   slot->failures = 0;
-  slot->batch_times = {};
+  slot->measured = {};
   slot->facts.reset();
   return true;
 }
@@ -61,7 +61,6 @@ void Registry::SetRefusedVersion(const std::string& name, std::optional<RefusedV
 // --- Replacing --------------------------------------------------------------------------------
 
 std::shared_future<Status> Registry::Replace(ModelSpec spec) {
-  spec.options.name = spec.name;
   const std::lock_guard lock(impl_->mutex);
   PENSTOCK_CHECK(impl_->loading_started);
   if (impl_->stopping) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/fake_engine.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 namespace penstock {
 namespace {
@@ -27,7 +27,7 @@ class RegistryWaitingTest : public testing::Test {
       EngineParts parts =
           FakeParts(spec.reference == "reranker" ? ModelTask::kReranking : ModelTask::kEmbedding);
       return std::unique_ptr<Model>(
-          std::make_unique<Engine>(std::move(parts), spec.options, &metrics_));
+          std::make_unique<Engine>(std::move(parts), spec.options.encoder, &metrics_));
     };
   }
   static ModelSpec Spec(const std::string& name, const std::string& reference = "embedder") {
@@ -55,10 +55,10 @@ class RegistryWaitingTest : public testing::Test {
   }
   // The outcome of waiting, and whether the model was there then. `lease`, if any, holds it.
   Status AwaitNow(const std::string& name, const ModelUse& use = {},
-                  const RequestContext& context = {}, EngineLease* lease = nullptr) {
+                  const RequestContext& context = {}, Lease<Engine>* lease = nullptr) {
     std::promise<Status> outcome;
     registry_->Await(name, use, context, [&](const Status& status) {
-      const auto found = registry_->Find(name, use.task);
+      const auto found = registry_->Find<Engine>(name, use.task);
       if (found.ok() && lease != nullptr) *lease = *found;
       outcome.set_value(status.ok() && !found.ok() ? found.status() : status);
     });
@@ -209,16 +209,16 @@ TEST_F(RegistryWaitingTest, IdleModelsLeaveAndPinnedOnesStay) {
 // Between the look at a model and the lease of it there may be an unload.
 TEST_F(RegistryWaitingTest, AHeldModelIsThereForFind) {
   Serve({Spec("a")}, milliseconds(10));
-  EngineLease hold;
+  Lease<Model> hold;
   EXPECT_TRUE(registry_->MustAwait("a", {}, &hold));
   EXPECT_FALSE(hold);
-  EngineLease lease;
+  Lease<Engine> lease;
   ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
   ASSERT_FALSE(registry_->MustAwait("a", {}, &hold));
-  lease = EngineLease();
+  lease = Lease<Engine>();
   std::this_thread::sleep_for(milliseconds(60));  // longer than a model stays that is not held
-  EXPECT_TRUE(registry_->Find("a").ok());
-  hold = EngineLease();
+  EXPECT_TRUE(registry_->Find<Engine>("a").ok());
+  hold = Lease<Model>();
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
 }
 
@@ -232,16 +232,16 @@ TEST_F(RegistryWaitingTest, ATaskThatIsSaidIsKnownBeforeTheLoad) {
   EXPECT_EQ(StateOf(1), ModelState::kReady);
   EXPECT_EQ(ParseModelPurpose("chat").status().field(), "task");
   EXPECT_THAT(ParseModelPurpose("chat").status().message(), HasSubstr("known: embedding"));
-  EXPECT_TRUE(ParseModelPurpose("generate")->generates);
+  EXPECT_TRUE(ParseModelPurpose("generate")->capability == Capability::kGenerate);
 }
 
 TEST_F(RegistryWaitingTest, AModelInUseStays) {
   Serve({Spec("a")}, milliseconds(10));
-  EngineLease lease;
+  Lease<Engine> lease;
   ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
   std::this_thread::sleep_for(milliseconds(60));  // longer than a model stays without use
   EXPECT_EQ(StateOf(0), ModelState::kReady);
-  lease = EngineLease();
+  lease = Lease<Engine>();
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
 }
 

@@ -1,4 +1,4 @@
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,9 +27,9 @@ class RegistryTest : public testing::Test {
     return [this, waits](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
       waits(spec);
       if (spec.reference == "broken") return Status::NotFound("no such folder");
-      return std::unique_ptr<Model>(Make(spec.options.name, spec.reference == "reranker"
-                                                                ? ModelTask::kReranking
-                                                                : ModelTask::kEmbedding));
+      return std::unique_ptr<Model>(Make(spec.options.encoder.name, spec.reference == "reranker"
+                                                                        ? ModelTask::kReranking
+                                                                        : ModelTask::kEmbedding));
     };
   }
   static ModelSpec Spec(std::string name, std::string reference,
@@ -52,12 +52,12 @@ TEST_F(RegistryTest, FindsByNameAliasAndTask) {
   registry.StartLoading();
   ASSERT_TRUE(registry.WaitLoaded().ok());
   EXPECT_TRUE(registry.AllReady());
-  EXPECT_EQ((*registry.Find("b"))->name(), "b");
-  EXPECT_EQ((*registry.Find("default"))->name(), "a");
-  EXPECT_EQ((*registry.Find(""))->name(), "a");
-  EXPECT_EQ((*registry.Find("", ModelTask::kReranking))->name(), "b");
-  EXPECT_EQ((*registry.Find("", ModelTask::kClassification))->name(), "a");
-  const Status unknown = registry.Find("c").status();
+  EXPECT_EQ((*registry.Find<Engine>("b"))->name(), "b");
+  EXPECT_EQ((*registry.Find<Engine>("default"))->name(), "a");
+  EXPECT_EQ((*registry.Find<Engine>(""))->name(), "a");
+  EXPECT_EQ((*registry.Find<Engine>("", ModelTask::kReranking))->name(), "b");
+  EXPECT_EQ((*registry.Find<Engine>("", ModelTask::kClassification))->name(), "a");
+  const Status unknown = registry.Find<Engine>("c").status();
   EXPECT_EQ(unknown.code(), StatusCode::kNotFound);
   EXPECT_EQ(unknown.field(), "model");
   EXPECT_THAT(unknown.message(), HasSubstr("served: a, first, default, b"));
@@ -72,10 +72,10 @@ TEST_F(RegistryTest, TheLastPartOfANameIsAnAlias) {
   ASSERT_TRUE(registry.WaitLoaded().ok());
   for (const char* name : {"owner/embed", "embed"}) {
     ASSERT_TRUE(registry.Has(name)) << name;
-    EXPECT_EQ((*registry.Find(name))->name(), "owner/embed");
+    EXPECT_EQ((*registry.Find<Engine>(name))->name(), "owner/embed");
   }
   for (const char* name : {"cached/owner--rank", "owner--rank", "x/alias", "alias"}) {
-    EXPECT_EQ((*registry.Find(name))->name(), "cached--owner--rank") << name;
+    EXPECT_EQ((*registry.Find<Engine>(name))->name(), "cached--owner--rank") << name;
   }
   EXPECT_FALSE(registry.Has("owner"));
   const auto entries = registry.List();
@@ -83,7 +83,8 @@ TEST_F(RegistryTest, TheLastPartOfANameIsAnAlias) {
   EXPECT_EQ(entries[1].aliases,
             std::vector<std::string>({"x/alias", "cached/owner--rank", "owner--rank", "alias"}));
   EXPECT_EQ(entries[2].aliases, std::vector<std::string>());
-  EXPECT_THAT(registry.Find("z").status().message(), HasSubstr("served: owner/embed, embed, "));
+  EXPECT_THAT(registry.Find<Engine>("z").status().message(),
+              HasSubstr("served: owner/embed, embed, "));
 }
 
 TEST_F(RegistryTest, ALastPartThatTwoModelsShareIsNeithers) {
@@ -106,17 +107,19 @@ TEST_F(RegistryTest, AnyNameMeansTheOneModelOfATask) {
   Registry registry(nullptr, &metrics_, LoaderThat([](const ModelSpec&) {}));
   ASSERT_TRUE(registry.Add(Spec("a", "embedder")).ok());
   ASSERT_TRUE(registry.Add(Spec("b", "reranker")).ok());
-  EXPECT_EQ(registry.Find("x", ModelTask::kEmbedding).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry.Find<Engine>("x", ModelTask::kEmbedding).status().code(),
+            StatusCode::kNotFound);
   registry.AcceptAnyName();
   // Before loading no task is known.
-  EXPECT_EQ(registry.Find("x", ModelTask::kReranking).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(registry.Find<Engine>("x", ModelTask::kReranking).status().code(),
+            StatusCode::kUnavailable);
   registry.StartLoading();
   ASSERT_TRUE(registry.WaitLoaded().ok());
-  EXPECT_EQ((*registry.Find("x", ModelTask::kEmbedding))->name(), "a");
-  EXPECT_EQ((*registry.Find("x", ModelTask::kReranking))->name(), "b");
-  EXPECT_EQ((*registry.Find("a", ModelTask::kReranking))->name(), "a");  // it has that name
-  EXPECT_EQ((*registry.Find("x", ModelTask::kClassification))->name(), "a");
-  EXPECT_EQ(registry.Find("x").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ((*registry.Find<Engine>("x", ModelTask::kEmbedding))->name(), "a");
+  EXPECT_EQ((*registry.Find<Engine>("x", ModelTask::kReranking))->name(), "b");
+  EXPECT_EQ((*registry.Find<Engine>("a", ModelTask::kReranking))->name(), "a");  // it has that name
+  EXPECT_EQ((*registry.Find<Engine>("x", ModelTask::kClassification))->name(), "a");
+  EXPECT_EQ(registry.Find<Engine>("x").status().code(), StatusCode::kNotFound);
   EXPECT_FALSE(registry.Has("x"));
 
   Registry two(nullptr, &metrics_, LoaderThat([](const ModelSpec&) {}));
@@ -125,14 +128,14 @@ TEST_F(RegistryTest, AnyNameMeansTheOneModelOfATask) {
   two.AcceptAnyName();
   two.StartLoading();
   ASSERT_TRUE(two.WaitLoaded().ok());
-  const Status shared = two.Find("x", ModelTask::kEmbedding).status();
+  const Status shared = two.Find<Engine>("x", ModelTask::kEmbedding).status();
   EXPECT_EQ(shared.code(), StatusCode::kNotFound);
   EXPECT_THAT(shared.message(), HasSubstr("served: a, b"));
 
   Registry one(nullptr, &metrics_);
-  ASSERT_TRUE(one.AddEngine(Make("a", ModelTask::kEmbedding)).ok());
+  ASSERT_TRUE(one.AddLoaded(Make("a", ModelTask::kEmbedding)).ok());
   one.AcceptAnyName();
-  EXPECT_EQ((*one.Find("x"))->name(), "a");
+  EXPECT_EQ((*one.Find<Engine>("x"))->name(), "a");
 }
 
 TEST_F(RegistryTest, NamesAreUnique) {
@@ -144,7 +147,7 @@ TEST_F(RegistryTest, NamesAreUnique) {
   EXPECT_EQ(registry.Add(Spec("c", "y", {"b"})).message(), "two models are named 'b': x and y");
   EXPECT_EQ(registry.Add(Spec("c", "y", {"c"})).message(), "the name 'c' is given twice to y");
   EXPECT_EQ(registry.Add(Spec("", "y")).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(registry.AddEngine(Make("a", ModelTask::kEmbedding)).code(),
+  EXPECT_EQ(registry.AddLoaded(Make("a", ModelTask::kEmbedding)).code(),
             StatusCode::kInvalidArgument);
   for (size_t i = 1; i < Registry::kModelsMax; ++i) {
     ASSERT_TRUE(registry.Add(Spec("m" + std::to_string(i), "x")).ok());
@@ -164,17 +167,17 @@ TEST_F(RegistryTest, AModelBeingLoadedIsUnavailableAndTheOthersWork) {
   while (registry.List()[1].state != ModelState::kLoading) std::this_thread::yield();
   // What became of the first is told a moment after the second has begun.
   while (registry.List()[0].state != ModelState::kFailed) std::this_thread::yield();
-  const Status loading = registry.Find("slow").status();
+  const Status loading = registry.Find<Engine>("slow").status();
   EXPECT_EQ(loading.code(), StatusCode::kUnavailable);
   EXPECT_EQ(loading.retry_after_s(), 1);
-  const Status failed = registry.Find("bad").status();
+  const Status failed = registry.Find<Engine>("bad").status();
   EXPECT_EQ(failed.code(), StatusCode::kUnavailable);
   EXPECT_THAT(failed.message(), HasSubstr("no such folder"));
   gate.set_value();
   const Status first_failure = registry.WaitLoaded();
   EXPECT_EQ(first_failure.code(), StatusCode::kNotFound);
   EXPECT_THAT(first_failure.message(), HasSubstr("cannot load model 'bad'"));
-  EXPECT_TRUE(registry.Find("slow").ok());
+  EXPECT_TRUE(registry.Find<Engine>("slow").ok());
   EXPECT_FALSE(registry.AllReady());
 }
 
@@ -212,7 +215,7 @@ TEST_F(RegistryTest, AnExceptionFailsItsModelAndNoOther) {
   EXPECT_EQ(entries[2].error.code(), StatusCode::kInternal);
   EXPECT_THAT(entries[2].error.message(), HasSubstr("no such thing"));
   EXPECT_EQ(entries[3].error.code(), StatusCode::kInternal);
-  EXPECT_TRUE(registry.Find("good").ok());
+  EXPECT_TRUE(registry.Find<Engine>("good").ok());
 }
 
 // Real loading, with an allocation of the loader's thread that fails: the first, the second, ...
@@ -264,8 +267,8 @@ TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfALoadAnswersThoseWhoWait) {
             thread_local std::optional<FailingNew> failing;  // to the end of the loader's thread
             failing.emplace(nth, count);
             if (spec.name == "bad") return Status::NotFound("there is no such folder anywhere");
-            return std::unique_ptr<Model>(std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding),
-                                                                   spec.options, &metrics_));
+            return std::unique_ptr<Model>(std::make_unique<Engine>(
+                FakeParts(ModelTask::kEmbedding), spec.options.encoder, &metrics_));
           },
           options);
       ASSERT_TRUE(registry.Add(Spec("a", "embedder")).ok());

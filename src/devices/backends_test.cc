@@ -1,0 +1,39 @@
+#include "devices/backends.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace penstock {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(NewBackend, MakesTheDeviceThatIsNamed) {
+  for (const char* device : {"auto", "cpu"}) {
+    const auto made = NewBackend({.device = device, .threads = 1, .pin = false});
+    ASSERT_TRUE(made.ok()) << made.status().ToString();
+    EXPECT_THAT((*made)->name(), StartsWith("cpu ("));
+    EXPECT_GT((*made)->AvailableBytes(), 0u);
+  }
+}
+
+TEST(NewBackend, RefusesOthersByNameAndListsWhatThereIs) {
+  const auto made = NewBackend({.device = "tpu:7"});
+  EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(made.status().field(), "device");
+  EXPECT_THAT(made.status().message(), HasSubstr("no device 'tpu:7'; known: auto, cpu"));
+}
+
+TEST(Devices, TheFirstOneIsTheHost) {
+  const Devices devices({{"cpu", nullptr, 7}, {"other", nullptr, 3}});
+  EXPECT_EQ(devices.host().name, "cpu");
+  EXPECT_EQ(devices.Find(""), &devices.host());
+  EXPECT_EQ(devices.Find("auto"), &devices.host());
+  EXPECT_EQ(devices.Find("other")->memory_bytes, 3u);
+  EXPECT_EQ(devices.Find("third"), nullptr);
+  EXPECT_EQ(devices.Names(), "cpu, other");
+}
+
+}  // namespace
+}  // namespace penstock

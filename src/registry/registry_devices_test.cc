@@ -1,0 +1,129 @@
+// Models on several devices, each with memory of its own: the CPU under two names.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "cpu/cpu_backend.h"
+#include "registry/registry.h"
+
+namespace penstock {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kReference[] = PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize";
+
+class RegistryDevicesTest : public testing::Test {
+ protected:
+  // The CPU as "cpu", and as "other" with that memory. Sizer and loader are the registry's own.
+  void Make(uint64_t host_bytes, uint64_t other_bytes) {
+    registry_.reset();
+    RegistryOptions options;
+    options.on_demand = true;
+    registry_ = std::make_unique<Registry>(
+        Devices({{"cpu", host_.get(), host_bytes}, {"other", other_.get(), other_bytes}}),
+        &metrics_, nullptr, options);
+  }
+  static ModelSpec Spec(const std::string& name, const std::string& device) {
+    ModelSpec spec;
+    spec.name = name;
+    spec.reference = kReference;
+    spec.device = device;
+    spec.options.encoder.scheduler.max_batch_tokens = 64;
+    return spec;
+  }
+  void Add(const std::string& name, const std::string& device) {
+    const Status added = registry_->Add(Spec(name, device));
+    ASSERT_TRUE(added.ok()) << added.ToString();
+  }
+  // What the model takes at least, and as the registry says it.
+  ModelBytes Least() {
+    const auto needs = ModelNeedsOf(kReference, Spec("", "").options.encoder, {}, host_.get());
+    EXPECT_TRUE(needs.ok());
+    return needs.ok() ? needs->least : ModelBytes();
+  }
+  std::vector<float> Embedding(const std::string& name) {
+    const auto engine = registry_->Find<Engine>(name);
+    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+    if (!engine.ok()) return {};
+    auto job = std::make_unique<EncodeJob>();
+    job->ids = {2, 5, 7, 3};
+    job->lengths = {4};
+    std::promise<std::vector<float>> result;
+    job->done = [&](std::unique_ptr<EncodeJob> done, Status status) {
+      EXPECT_TRUE(status.ok()) << status.ToString();
+      result.set_value(std::move(done->values));
+    };
+    EXPECT_TRUE((*engine)->scheduler().Submit(std::move(job)).ok());
+    return result.get_future().get();
+  }
+
+  const std::unique_ptr<Backend> host_ = *NewCpuBackend({.threads = 1, .pin = false});
+  const std::unique_ptr<Backend> other_ = *NewCpuBackend({.threads = 1, .pin = false});
+  Metrics metrics_;
+  std::unique_ptr<Registry> registry_;
+};
+
+TEST_F(RegistryDevicesTest, AModelOfTheSecondServesBesideOneOfTheFirst) {
+  const uint64_t most = 4 * Least().total();
+  Make(most, most);
+  Add("first", "");
+  Add("second", "other");
+  registry_->StartLoading();
+  for (const char* name : {"first", "second"}) {
+    const Status loaded = registry_->Load(name).get();
+    ASSERT_TRUE(loaded.ok()) << loaded.ToString();
+  }
+  EXPECT_GT(host_->packed_bytes(), 0u);
+  EXPECT_EQ(host_->packed_bytes(), other_->packed_bytes());  // each has one
+  const std::vector<float> first = Embedding("first");
+  EXPECT_FALSE(first.empty());
+  EXPECT_EQ(first, Embedding("second"));
+  const auto entries = registry_->List();
+  EXPECT_EQ(entries[0].device, "cpu");
+  EXPECT_EQ(entries[1].device, "other");
+}
+
+TEST_F(RegistryDevicesTest, WhatDoesNotFitADeviceIsRefusedWithBothNumbers) {
+  const ModelBytes least = Least();
+  Make(1'000'000'000, 100'000);
+  Add("first", "cpu");
+  Add("large", "other");
+  registry_->StartLoading();
+  const Status refused = registry_->Load("large").get();
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.message(), "model 'large' needs " + ModelBytesText(least) +
+                                   "; device 'other' has 0.1 MB for all its models");
+  EXPECT_TRUE(registry_->Load("first").get().ok());  // the host has room
+}
+
+// Budgets are apart: a full device takes nothing from models of another one.
+TEST_F(RegistryDevicesTest, AModelMakesRoomForOthersOfItsDeviceOnly) {
+  const uint64_t one = Least().total() * 3 / 2;
+  Make(one, one);
+  Add("host", "cpu");
+  Add("a", "other");
+  Add("b", "other");
+  registry_->StartLoading();
+  for (const char* name : {"host", "a", "b", "a"}) {
+    const Status loaded = registry_->Load(name).get();
+    ASSERT_TRUE(loaded.ok()) << loaded.ToString();
+  }
+  const auto entries = registry_->List();
+  EXPECT_EQ(entries[0].state, ModelState::kReady);
+  EXPECT_EQ(entries[0].evictions, 0u);
+  EXPECT_EQ(entries[1].state, ModelState::kReady);
+  EXPECT_NE(entries[2].state, ModelState::kReady);  // gave its memory to "a"
+}
+
+TEST_F(RegistryDevicesTest, OtherDevicesAreRefusedByName) {
+  Make(0, 0);
+  const Status refused = registry_->Add(Spec("m", "cuda:7"));
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.field(), "device");
+  EXPECT_THAT(refused.message(), HasSubstr("there is no device 'cuda:7'; known: cpu, other"));
+}
+
+}  // namespace
+}  // namespace penstock
