@@ -142,7 +142,7 @@ TEST(CheckProgram, NamesWhatIsBroken) {
        [](Encoder* e) { e->Get<FeedForwardOp>(5).out = &e->out; }},
       {"op 5 (feed_forward): up and in differ in width",
        [](Encoder* e) { e->Get<FeedForwardOp>(5).up = &e->out; }},
-      {"op 5 (feed_forward): residual is no value",
+      {"op 5 (feed_forward): residual is not a value",
        [](Encoder* e) { e->Get<FeedForwardOp>(5).residual = {}; }},
       {"op 6 (linear): the residual is missing",
        [](Encoder* e) { e->Get<LinearOp>(6).residual.scale = 2; }},

@@ -103,7 +103,7 @@ struct AttentionOp {
  private:
   template <typename V>
   void DescribeShape(V& visitor) const {
-    visitor.Require(shape.heads % shape.kv_heads == 0, "heads is no multiple of kv_heads");
+    visitor.Require(shape.heads % shape.kv_heads == 0, "heads is not a multiple of kv_heads");
     visitor.Require(shape.layer >= kNoCache, "the layer is negative");
     visitor.Require(!shape.cached() || shape.head_size % 2 == 0, "the head size is odd");
     visitor.Require(shape.scale > 0, "the scale must be positive");
