@@ -357,8 +357,7 @@ TEST(StepRun, RefusesBlocksThatAreMissingInTheWindow) {
   EXPECT_EQ(message({-1, -1, 0}), "sequence 0 has too few blocks");
   EXPECT_EQ(message({}), "sequence 0 has too few blocks");
   const StepSequence one_table = {1, 103, blocks};
-  EXPECT_EQ(run->Run({ids, {&one_table, 1}, {}}).message(),
-            "sequence 0 has too few blocks");
+  EXPECT_EQ(run->Run({ids, {&one_table, 1}, {}}).message(), "sequence 0 has too few blocks");
 }
 
 TEST(StepRun, RefusesHeadsThatAreTooLong) {
