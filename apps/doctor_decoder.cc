@@ -69,7 +69,7 @@ struct Sample {
 Expected<Rows> Logits(const TextModel& model, const Sample& sample, std::span<const Chunk> chunks) {
   const size_t tokens = sample.ids.size();
   const size_t blocks = CeilDiv(tokens, size_t{kKvBlockTokens});
-  StepOptions options;
+  PrepareOptions options;
   options.cache_type = model.cache_type;
   options.rows = static_cast<int32_t>(2 * tokens);
   options.picks = static_cast<int32_t>(sample.places.size());
@@ -86,14 +86,15 @@ Expected<Rows> Logits(const TextModel& model, const Sample& sample, std::span<co
     if (chunk.rows == 0) chunk.rows = tokens;
     chunk.rows = std::min(chunk.rows, tokens - past);
     chunk.other_rows = std::min(chunk.other_rows, tokens - other_past);
-    std::vector<int32_t> ids, wanted;
-    std::vector<StepSequence> sequences;
+    std::vector<int32_t> ids, offsets = {0}, wanted;
+    std::vector<CachedSequence> sequences;
     const auto add = [&](const std::vector<int32_t>& from, size_t begin, size_t count,
                          const BlockTable& held) {
       if (count == 0) return;
       const auto first = from.begin() + static_cast<ptrdiff_t>(begin);
       ids.insert(ids.end(), first, first + static_cast<ptrdiff_t>(count));
-      sequences.push_back({static_cast<int32_t>(count), static_cast<int32_t>(begin), held});
+      offsets.push_back(static_cast<int32_t>(ids.size()));
+      sequences.push_back({static_cast<int32_t>(begin), held});
     };
     add(sample.other, other_past, chunk.other_rows, others);
     add(sample.ids, past, chunk.rows, own);
@@ -101,7 +102,8 @@ Expected<Rows> Logits(const TextModel& model, const Sample& sample, std::span<co
       if (place < past || place >= past + chunk.rows) continue;
       wanted.push_back(static_cast<int32_t>(chunk.other_rows + place - past));
     }
-    PENSTOCK_RETURN_IF_ERROR(run->Run({ids, sequences, wanted}));
+    PENSTOCK_RETURN_IF_ERROR(
+        run->Run({.ids = ids, .offsets = offsets, .cached = sequences, .picks = wanted}));
     for (size_t row = 0; row < wanted.size(); ++row) {
       PENSTOCK_ASSIGN_OR_RETURN(const auto logits, run->Row(row));
       rows.emplace_back(logits.begin(), logits.end());

@@ -195,8 +195,8 @@ class GenerateSpeedBench {
     return Status::Ok();
   }
 
-  Expected<std::unique_ptr<StepRun>> NewRun(const std::vector<std::string>& without) const {
-    StepOptions step;
+  Expected<std::unique_ptr<ProgramRun>> NewRun(const std::vector<std::string>& without) const {
+    PrepareOptions step;
     step.cache_type = options_.cache_type;
     step.blocks = {static_cast<int32_t>(blocks_.size())};
     step.rows = std::min(kStepRows, model_->context());
@@ -205,17 +205,17 @@ class GenerateSpeedBench {
     return model_->NewRun(step);
   }
 
-  Status Step(StepRun* run, std::span<const int32_t> ids, int32_t past, bool logits,
+  Status Step(ProgramRun* run, std::span<const int32_t> ids, int32_t past, bool logits,
               PickWant want) const {
     const bool long_rope = run->LongRope(static_cast<size_t>(past) + ids.size());
-    const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, blocks_, long_rope};
+    const SingleSequence sequence(ids.size(), past, blocks_, long_rope);
     const auto row = static_cast<int32_t>(ids.size() - 1);
     const size_t picks = logits ? 1 : 0;
-    return run->Run({ids, {&sequence, 1}, {&row, picks}, {&want, picks}});
+    return run->Run(sequence.Batch(ids, {&row, picks}, {&want, picks}));
   }
 
   // The first `tokens` ids; the logits of the last.
-  Status RunPrompt(StepRun* run, int tokens, PickWant want) const {
+  Status RunPrompt(ProgramRun* run, int tokens, PickWant want) const {
     for (int begin = 0; begin < tokens; begin += kStepRows) {
       const int rows = std::min(kStepRows, tokens - begin);
       const auto ids =
@@ -232,7 +232,7 @@ class GenerateSpeedBench {
     return Status::Ok();
   }
 
-  Status MeasureDecode(StepRun* run, Decode* one) const {
+  Status MeasureDecode(ProgramRun* run, Decode* one) const {
     SamplingOptions greedy;
     greedy.temperature = 0;
     PENSTOCK_ASSIGN_OR_RETURN(Sampler sampler,
@@ -333,7 +333,7 @@ class GenerateSpeedBench {
   const std::string name_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DecoderModel> model_;
-  std::unique_ptr<StepRun> run_;
+  std::unique_ptr<ProgramRun> run_;
   std::vector<int32_t> blocks_, ids_;
   int32_t vocabulary_ = 0;
   std::vector<Prefill> prefills_;

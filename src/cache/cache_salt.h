@@ -14,7 +14,7 @@ std::string NewCacheSecret();
 // The salt of a client, by a keyed hash: without the secret, no text or name that gives the same
 // can be found. 0 if there is no secret or no client: the salt that all share. Other salts are
 // even; the odd one behind each is for texts whose keys are rotated otherwise
-// (StepSequence::long_rope).
+// (CachedSequence::long_rope).
 uint64_t CacheSaltOf(std::string_view secret, std::string_view client);
 
 // Parts the requests of a salt further, by a text of theirs; "": as they are.

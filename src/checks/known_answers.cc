@@ -244,7 +244,7 @@ Program ProgramWithin(const Program& program, double seconds, double* step_s) {
   return cut;
 }
 
-Status CheckSteps(StepRun* run, int32_t vocab_size, int32_t context, double step_s,
+Status CheckSteps(ProgramRun* run, int32_t vocab_size, int32_t context, double step_s,
                   CheckClock* clock) {
   if (!clock->Allows(step_s)) return Status::Ok();
   const int32_t length = std::min(5, context), other_length = std::min(3, context);
@@ -253,15 +253,13 @@ Status CheckSteps(StepRun* run, int32_t vocab_size, int32_t context, double step
   // The first and the last row.
   std::vector<int32_t> rows = {0};
   if (length > 1) rows.push_back(length - 1);
-  const auto step = [&](const StepBatch& batch) {
+  const auto step = [&](const PackedBatch& batch) {
     return clock->Run([&] { return run->Run(batch); });
   };
-  const auto sequence = [run](int32_t rows, const BlockTable& of) {
-    return StepSequence{rows, 0, of, run->LongRope(static_cast<size_t>(rows))};
-  };
-  const StepSequence one = sequence(length, first);
+  const auto long_rope = [run](int32_t rows) { return run->LongRope(static_cast<size_t>(rows)); };
+  const SingleSequence one(ids.size(), 0, first, long_rope(length));
   const auto before = clock->took();
-  PENSTOCK_RETURN_IF_ERROR(step({ids, {&one, 1}, rows}));
+  PENSTOCK_RETURN_IF_ERROR(step(one.Batch(ids, rows)));
   std::vector<Numbers> alone;
   for (size_t row = 0; row < rows.size(); ++row) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::span<const float> logits, run->Row(row));
@@ -275,8 +273,10 @@ Status CheckSteps(StepRun* run, int32_t vocab_size, int32_t context, double step
   both.insert(both.end(), ids.begin(), ids.end());
   std::vector<int32_t> moved = rows;
   for (int32_t& row : moved) row += other_length;
-  const StepSequence two[] = {sequence(other_length, second), sequence(length, first)};
-  PENSTOCK_RETURN_IF_ERROR(step({both, two, moved}));
+  const int32_t offsets[] = {0, other_length, other_length + length};
+  const CachedSequence two[] = {{0, second, long_rope(other_length)},
+                                {0, first, long_rope(length)}};
+  PENSTOCK_RETURN_IF_ERROR(step({.ids = both, .offsets = offsets, .cached = two, .picks = moved}));
   for (size_t row = 0; row < rows.size(); ++row) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::span<const float> logits, run->Row(row));
     PENSTOCK_RETURN_IF_ERROR(CheckSameBits(alone[row], logits, fmt::format("token {}", rows[row])));

@@ -20,7 +20,7 @@
 #include "program/backend.h"
 #include "program/encoder_runner.h"
 #include "program/program.h"
-#include "program/step.h"
+#include "program/program_run.h"
 #include "sched/batch_limits.h"
 
 namespace penstock {
@@ -74,7 +74,7 @@ Status CheckRunner(const RunnerToCheck& model, const LinearChecker& linear, Chec
 // step takes, about. Errors: those of CheckRunner.
 inline constexpr int32_t kCheckRows = 8;
 inline constexpr int32_t kCheckLogitRows = 2;
-Status CheckSteps(StepRun* run, int32_t vocab_size, int32_t context, double step_s,
+Status CheckSteps(ProgramRun* run, int32_t vocab_size, int32_t context, double step_s,
                   CheckClock* clock);
 
 // A program of a decoder as far as its layers fit the time: steps of few rows take as long as their

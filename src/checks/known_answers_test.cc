@@ -155,12 +155,13 @@ TEST(KnownAnswers, ALinearLayerThatDiffersIsRefused) {
 }
 
 // Logits are sums of a sequence's ids, spoilt in one way.
-class SpoiltSteps final : public StepRun {
+class SpoiltSteps final : public ProgramRun {
  public:
   explicit SpoiltSteps(Fault fault) : fault_(fault) {}
   uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(const StepBatch& batch) override {
+  Status Run(size_t /*index*/, const PackedBatch& batch,
+             std::span<float* const> /*sinks*/) override {
     ++runs;
     logits_.clear();
     EXPECT_LE(batch.ids.size(), static_cast<size_t>(kCheckRows));
@@ -168,7 +169,7 @@ class SpoiltSteps final : public StepRun {
     for (const int32_t row : batch.picks) {
       float logit = static_cast<float>(batch.ids[static_cast<size_t>(row)]);
       if (fault_ == Fault::kNan) logit = std::numeric_limits<float>::quiet_NaN();
-      if (fault_ == Fault::kBatch && batch.sequences.size() > 1) logit *= 1.0000002f;
+      if (fault_ == Fault::kBatch && batch.sequences() > 1) logit *= 1.0000002f;
       logits_.push_back(fault_ == Fault::kConstant ? std::vector<float>(3, 7)
                                                    : std::vector<float>{1, 2, logit});
     }
@@ -291,11 +292,11 @@ TEST(KnownAnswers, ALargeDecoderIsCheckedByItsFirstLayers) {
   EXPECT_EQ(cut.ops.size(), 5u);  // lookup, one layer of three, logits
   EXPECT_LT(cut_s, whole_s);
   EXPECT_TRUE(CheckProgram(cut).ok()) << CheckProgram(cut).message();
-  StepOptions options;
+  PrepareOptions options;
   options.rows = kCheckRows;
   options.picks = kCheckLogitRows;
   options.blocks = {2};
-  const auto run = backend->PrepareSteps(cut, options);
+  const auto run = backend->Prepare(cut, options);
   ASSERT_TRUE(run.ok());
   CheckClock clock(std::chrono::hours(1), &backend->gate());
   const Status status =

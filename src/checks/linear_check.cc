@@ -109,10 +109,9 @@ Expected<LinearCheck> CheckEncoderLinear(const EncoderModel& model, Backend* bac
   std::vector<float> x(kRows * in), y(kRows * out);
   std::generate(x.begin(), x.end(), [&] { return uniform(random); });
   const std::vector<int32_t> ids(kRows), offsets = {0, kRows};
-  const Program* const programs[] = {&program};
   float* const sink = y.data();
-  PENSTOCK_RETURN_IF_ERROR(
-      backend->Prepare(programs)->Run(0, {ids, {}, offsets, {}, x}, {&sink, 1}));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto run, backend->Prepare(program));
+  PENSTOCK_RETURN_IF_ERROR(run->Run(0, {ids, {}, offsets, {}, x}, {&sink, 1}));
 
   std::vector<std::vector<float>> inputs;
   std::vector<std::span<const float>> results;
@@ -152,11 +151,11 @@ Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const Decode
                  PicksOp{.x = x, .weight = feed->in, .y = program.result}};
   PENSTOCK_RETURN_IF_ERROR(CheckProgram(program));
 
-  StepOptions options;
+  PrepareOptions options;
   options.cache_type = cache_type;
   options.rows = options.picks = std::min(kRows, program.max_length);
   options.blocks = {1};
-  PENSTOCK_ASSIGN_OR_RETURN(const auto run, backend->PrepareSteps(program, options));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto run, backend->Prepare(program, options));
   const int32_t vocabulary = static_cast<int32_t>(embed->vocabulary());
   std::vector<int32_t> ids, rows;
   for (int32_t row = 0; row < options.rows; ++row) {
@@ -165,8 +164,8 @@ Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const Decode
   }
   const BlockTable table = {0};
   const bool long_rope = run->LongRope(ids.size());
-  const StepSequence sequence = {options.rows, 0, table, long_rope};
-  PENSTOCK_RETURN_IF_ERROR(run->Run({ids, {&sequence, 1}, rows}));
+  const SingleSequence sequence(options.rows, 0, table, long_rope);
+  PENSTOCK_RETURN_IF_ERROR(run->Run(sequence.Batch(ids, rows)));
 
   const TensorView stored = {words.dtype, words.shape[0], words.shape[1], words.data.data()};
   LinearRows layer;

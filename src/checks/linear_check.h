@@ -36,7 +36,7 @@ using LinearChecker = std::function<Expected<LinearCheck>()>;
 // Of layer 0: the output of its attention. The files are opened again; milliseconds. Errors are
 // those of opening them and of running a batch.
 Expected<LinearCheck> CheckEncoderLinear(const EncoderModel& model, Backend* backend);
-// Of layer 0: the gate of its feed-forward, on rows of the embedding. `cache_type` as StepOptions.
+// Of layer 0: the gate of its feed-forward, on rows of the embedding. `cache_type` as PrepareOptions.
 Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const DecoderFiles& files,
                                          DType cache_type, Backend* backend);
 

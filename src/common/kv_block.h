@@ -1,4 +1,4 @@
-// What the backends that hold a decoder's cache (program/step.h) and the owner of the ids of its
+// What the backends that hold a decoder's cache (program/program_run.h) and the owner of the ids of its
 // blocks (kv/) have in common: the unit in which it is shared out, and its groups.
 //
 //   group      layers that keep the same of the tokens before (CacheKind); each group has blocks of

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "common/exception_status.h"
 #include "common/memory.h"
 #include "common/processors.h"
 #include "cpu/block_linear.h"
 #include "cpu/cpu_device.h"
 #include "cpu/dispatch.h"
+#include "cpu/op_support.h"
 #include "cpu/packed_linear.h"
 #include "cpu/program_run.h"
 #include "cpu/step_run.h"
@@ -25,7 +27,7 @@ class CpuBackend final : public Backend {
   DType preferred_dtype() const override {
     return device_.kernels->multiplies_bf16 ? DType::kBf16 : DType::kF32;
   }
-  std::span<const char* const> optimisations() const override { return kStepOptimisations; }
+  std::span<const char* const> optimisations() const override { return kCpuOptimisations; }
   uint64_t AvailableBytes() const override { return penstock::AvailableBytes(); }
   void PlaceCaller() const override { device_.pool.PlaceCaller(); }
 
@@ -50,15 +52,21 @@ class CpuBackend final : public Backend {
     return packed;
   }
 
-  std::unique_ptr<ProgramRun> Prepare(std::span<const Program* const> programs) override {
-    return std::make_unique<CpuProgramRun>(&device_, programs);
-  }
-
-  Expected<std::unique_ptr<StepRun>> PrepareSteps(const Program& program,
-                                                  const StepOptions& options) override {
-    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<StepRun> run,
-                              CpuStepRun::Make(&device_, program, options));
-    return run;
+  Expected<std::unique_ptr<ProgramRun>> Prepare(std::span<const Program* const> programs,
+                                                const PrepareOptions& options) override {
+    try {
+      for (const Program* program : programs) PENSTOCK_RETURN_IF_ERROR(CheckSupport(*program));
+      if (std::ranges::none_of(programs, [](const Program* one) { return UsesCache(*one); })) {
+        return std::unique_ptr<ProgramRun>(std::make_unique<CpuProgramRun>(&device_, programs));
+      }
+      if (programs.size() > 1)
+        return Status::Unsupported("several programs of which one has a cache");
+      PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<ProgramRun> run,
+                                CpuStepRun::Make(&device_, *programs[0], options));
+      return run;
+    } catch (...) {
+      return ExceptionStatus();
+    }
   }
 
  private:

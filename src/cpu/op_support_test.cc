@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "cpu/cpu_backend.h"
 #include "program/test_fakes.h"
 
 namespace penstock::cpu {
@@ -126,6 +127,21 @@ TEST(CheckSupport, NamesWhatIsNotRunWithoutACache) {
        {"up and in of two types", [](EachOp* e) { e->Get<FeedForwardOp>(4).up = &e->bf16; }},
        {"op 6 (picks): the CPU does not run picked rows",
         [](EachOp* e) { e->program.ops[6] = PicksOp{.x = e->x, .y = e->program.result}; }}});
+}
+
+TEST(Prepare, RefusesWhatTheCpuDoesNotRun) {
+  const auto backend = *NewCpuBackend({.threads = 1, .pin = false});
+  EachOp plain(false), cached(true);
+  plain.Get<EmbedOp>(0).scale = 2;
+  const auto scaled = backend->Prepare(plain.program);
+  EXPECT_EQ(scaled.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(scaled.status().message(), testing::HasSubstr("op 0 (embed)"));
+  EachOp good(false);
+  EXPECT_TRUE(backend->Prepare(good.program).ok());
+  const Program* const both[] = {&good.program, &cached.program};
+  EXPECT_EQ(backend->Prepare(both).status().code(), StatusCode::kUnsupported);
+  // Rows, picks and blocks of a cache must be given.
+  EXPECT_EQ(backend->Prepare(cached.program).status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -23,8 +23,8 @@
 #include "cpu/cpu_device.h"
 #include "cpu/group_plan.h"
 #include "cpu/interpreter.h"
-#include "program/backend.h"
 #include "program/program.h"
+#include "program/program_run.h"
 
 namespace penstock::cpu {
 

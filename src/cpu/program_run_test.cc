@@ -118,7 +118,7 @@ class Programs : public testing::TestWithParam<int> {
   void SetUp() override {
     backend_ = *NewCpuBackend({.threads = GetParam(), .pin = false});
     layer_ = std::make_unique<Layer>(backend_.get());
-    run_ = backend_->Prepare(layer_->programs());
+    run_ = *backend_->Prepare(layer_->programs());
   }
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Layer> layer_;
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, Programs, testing::Values(1, 2, 3, 5));
 TEST_P(Programs, RowsAreThoseOfTheirSequenceAlone) {
   const auto other_backend = *NewCpuBackend({.threads = 1, .pin = false});
   const Layer other_layer(other_backend.get());
-  const auto other = other_backend->Prepare(other_layer.programs());
+  const auto other = *other_backend->Prepare(other_layer.programs());
   for (const std::vector<int32_t>& lengths :
        {std::vector<int32_t>{300, 1, 7}, std::vector<int32_t>(40, 32), std::vector<int32_t>{13},
         std::vector<int32_t>{90, 80, 70, 60, 50, 250, 250}}) {

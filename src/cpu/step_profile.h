@@ -7,14 +7,14 @@
 namespace penstock::cpu {
 
 // To be switched off one by one; results are the same to the bit.
-struct StepTuning {
+struct CpuTuning {
   bool own_rows = true;    // few rows are normed and packed by every thread for itself
   bool split_keys = true;  // the keys of a sequence that decodes are shared out among the threads
   bool fuse_heads = true;  // heads are rotated and appended by the thread that projected them
 };
-inline constexpr bool StepTuning::*kStepTunings[] = {&StepTuning::own_rows, &StepTuning::split_keys,
-                                                     &StepTuning::fuse_heads};
-inline constexpr const char* kStepOptimisations[] = {"own_rows", "split_keys", "fuse_heads"};
+inline constexpr bool CpuTuning::*kCpuTunings[] = {&CpuTuning::own_rows, &CpuTuning::split_keys,
+                                                   &CpuTuning::fuse_heads};
+inline constexpr const char* kCpuOptimisations[] = {"own_rows", "split_keys", "fuse_heads"};
 
 enum class StepStage {
   kLookup,

@@ -8,18 +8,18 @@
 #include "cpu/cpu_device.h"
 #include "cpu/step_shared.h"
 #include "cpu/step_worker.h"
-#include "program/step.h"
+#include "program/program_run.h"
 
 namespace penstock::cpu {
 
 // kUnsupported names a group of a kind that no operation of this backend reads.
 Status CheckCacheKinds(std::span<const CacheGroup> groups);
 
-class CpuStepRun final : public StepRun {
+class CpuStepRun final : public ProgramRun {
  public:
-  // As Backend::PrepareSteps.
+  // `program` has a cache, and passed CheckSupport. Errors: Backend::Prepare's.
   static Expected<std::unique_ptr<CpuStepRun>> Make(CpuDevice* device, const Program& program,
-                                                    const StepOptions& options);
+                                                    const PrepareOptions& options);
 
   size_t parts_max() const override { return workers_.size(); }
   void PlaceCaller() const override { device_->pool.PlaceCaller(); }
@@ -35,20 +35,17 @@ class CpuStepRun final : public StepRun {
     return from.heads == 0 ? 0 : from.pages.Release(blocks);
   }
   uint64_t HeldBytes() const override;
-  Status Run(const StepBatch& batch) override;
+  Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) override;
   std::vector<StageTime> TakeProfile() override;
   FoundLogits Found(size_t pick) const override { return shared_.found.Of(pick); }
   Expected<std::span<const float>> Rows(size_t first, size_t count) override;
 
  private:
-  CpuStepRun(CpuDevice* device, const Program& program, const StepOptions& options);
-  Status Check(const StepBatch& batch) const;
+  CpuStepRun(CpuDevice* device, const Program& program, const PrepareOptions& options);
 
   CpuDevice* const device_;
   StepShared shared_;
   std::vector<std::unique_ptr<StepWorker>> workers_;
-  int32_t vocabulary_ = 0;
-  bool causal_ = true;  // false: sequences go through one step each
 };
 
 }  // namespace penstock::cpu

@@ -64,19 +64,21 @@ TEST(StepRun, StatesOfPickedRows) {
     TinyDecoder decoder(weights, DType::kF32, "", 2);
     auto run = decoder.NewRun(DType::kF32, 256);
     std::vector<std::vector<int32_t>> blocks;
-    std::vector<StepSequence> sequences;
-    std::vector<int32_t> all, picked;
+    std::vector<CachedSequence> sequences;
+    std::vector<int32_t> all, offsets = {0}, picked;
     for (int32_t s = 0; s < 5; ++s) {
       const auto length = static_cast<size_t>(1 + 17 * s);
       const std::vector<int32_t> ids = RandomIds(shape, length, static_cast<uint32_t>(s));
       all.insert(all.end(), ids.begin(), ids.end());
-      picked.push_back(static_cast<int32_t>(all.size()) - 1);
+      offsets.push_back(static_cast<int32_t>(all.size()));
+      picked.push_back(offsets.back() - 1);
       blocks.push_back({3 * s, 3 * s + 1, 3 * s + 2});
     }
     for (int32_t s = 0; s < 5; ++s) {
-      sequences.push_back({1 + 17 * s, 0, blocks[static_cast<size_t>(s)]});
+      sequences.push_back({0, blocks[static_cast<size_t>(s)]});
     }
-    ASSERT_TRUE(run->Run({all, sequences, picked}).ok());
+    ASSERT_TRUE(
+        run->Run({.ids = all, .offsets = offsets, .cached = sequences, .picks = picked}).ok());
     for (int32_t s = 0; s < 5; ++s) {
       const auto length = static_cast<size_t>(1 + 17 * s);
       const Rows64 want = PlainLogits(weights, RandomIds(shape, length, static_cast<uint32_t>(s)));
@@ -92,9 +94,9 @@ TEST(StepRun, BothDirectionsNeedWholeSequences) {
   const TinyWeights weights(shape, DType::kF32, 1);
   TinyDecoder decoder(weights, DType::kF32, "", 1);
   const std::vector<int32_t> blocks = {0};
-  const StepSequence sequence = {1, 3, blocks};
+  const SingleSequence sequence(1, 3, blocks);
   const std::vector<int32_t> ids = {5};
-  const Status status = decoder.NewRun(DType::kF32, 8)->Run({ids, {&sequence, 1}, {}});
+  const Status status = decoder.NewRun(DType::kF32, 8)->Run(sequence.Batch(ids, {}));
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "sequences");
 }
@@ -147,7 +149,7 @@ TEST(StepRun, BitsDoNotDependOnTuning) {
   TinyDecoder decoder(weights, DType::kI8, "", 2);
   const std::vector<float> want = RunInSteps(decoder.NewRun(DType::kBf16, 64).get(), shape, ids,
                                              {64, 64, 64, 64, 64, 64, 64, 64, 1});
-  const auto seconds = [](StepRun* run, std::string_view stage) {
+  const auto seconds = [](ProgramRun* run, std::string_view stage) {
     double sum = 0;
     for (const auto& [name, s] : run->TakeProfile()) sum += name == stage ? s : 0;
     return sum;
@@ -180,24 +182,26 @@ TEST(StepRun, BitsDoNotDependOnCompany) {
   std::vector<std::vector<int32_t>> blocks = {{40, 3}, {9, 8}, {0, 63}};
   std::vector<int32_t> past(3, 0);
   for (int step = 0; step < 4; ++step) {
-    std::vector<int32_t> ids, picked;
-    std::vector<StepSequence> sequences;
+    std::vector<int32_t> ids, offsets = {0}, picked;
+    std::vector<CachedSequence> sequences;
     for (size_t i = 0; i < 3; ++i) {
       const auto rows = step == 0 ? static_cast<int32_t>(lengths[i]) : 1;
       const auto begin = texts[i].begin() + past[i];
       ids.insert(ids.end(), begin, begin + rows);
-      picked.push_back(static_cast<int32_t>(ids.size()) - 1);
-      sequences.push_back({rows, past[i], blocks[i]});
+      offsets.push_back(static_cast<int32_t>(ids.size()));
+      picked.push_back(offsets.back() - 1);
+      sequences.push_back({past[i], blocks[i]});
     }
     if (step == 0) {  // as many as fit
       ids.resize(64);
-      sequences[2].rows = 64 - 45;
+      offsets[3] = 64;
       picked[2] = 63;
     }
-    const Status status = run->Run({ids, sequences, picked});
+    const Status status =
+        run->Run({.ids = ids, .offsets = offsets, .cached = sequences, .picks = picked});
     ASSERT_TRUE(status.ok()) << status.message();
     for (size_t i = 0; i < 3; ++i) {
-      past[i] += sequences[i].rows;
+      past[i] += offsets[i + 1] - offsets[i];
       const size_t width = static_cast<size_t>(shape.vocabulary);
       const float* want = alone[i].data() + static_cast<size_t>(past[i] - 1) * width;
       EXPECT_EQ(std::memcmp(run->Row(i)->data(), want, width * sizeof(float)), 0)
@@ -214,9 +218,9 @@ TEST(StepRun, FindsTheBestAndTheSumsOfPicks) {
   TinyDecoder decoder(weights, DType::kI8, "", 2);
   auto run = decoder.NewRun(DType::kBf16, 16);
   const std::vector<int32_t> ids = RandomIds(shape, 16, 12), picked = {0, 7, 15}, blocks = {0};
-  const StepSequence sequence = {16, 0, blocks};
+  const SingleSequence sequence(16, 0, blocks);
   const PickWant wants[] = {PickWant::kBestAndSums, PickWant::kRow, PickWant::kBest};
-  ASSERT_TRUE(run->Run({ids, {&sequence, 1}, picked, wants}).ok());
+  ASSERT_TRUE(run->Run(sequence.Batch(ids, picked, wants)).ok());
   EXPECT_TRUE(run->Found(1).parts.empty());
   for (const size_t pick : {size_t{0}, size_t{2}}) {
     const std::span<const float> row = *run->Row(pick);
@@ -272,9 +276,9 @@ TEST(StepRun, PagesOfBlocksGoBackAndComeAgain) {
   // The last token of the first text again, over its 689 cached ones.
   std::vector<int32_t> blocks(22);
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(i * 7 % 22);
-  const StepSequence sequence = {1, 689, blocks};
+  const SingleSequence sequence(1, 689, blocks);
   const int32_t row = 0;
-  ASSERT_TRUE(run->Run({std::span(ids).last(1), {&sequence, 1}, {&row, 1}}).ok());
+  ASSERT_TRUE(run->Run(sequence.Batch(std::span(ids).last(1), {&row, 1})).ok());
   EXPECT_EQ(std::memcmp(run->Row(0)->data(), &want[want.size() - run->Row(0)->size()],
                         run->Row(0)->size_bytes()),
             0);
@@ -347,8 +351,8 @@ TEST(StepRun, RefusesBlocksThatAreMissingInTheWindow) {
   // A row after 103 tokens sees keys from 64 on.
   const auto message = [&](const std::vector<int32_t>& windows) {
     const std::vector<BlockTable> tables = {blocks, windows};
-    const StepSequence sequence = {1, 103, tables};
-    return run->Run({ids, {&sequence, 1}, {}}).message();
+    const SingleSequence sequence(1, 103, tables);
+    return run->Run(sequence.Batch(ids, {})).message();
   };
   EXPECT_EQ(message({-1, -1, 0, 3}), "");
   EXPECT_EQ(message({-1, 9, 0, 3}), "");
@@ -356,8 +360,8 @@ TEST(StepRun, RefusesBlocksThatAreMissingInTheWindow) {
   EXPECT_EQ(message({-1, -1, 0, 4}), "sequence 0 has a block beyond the cache");
   EXPECT_EQ(message({-1, -1, 0}), "sequence 0 has too few blocks");
   EXPECT_EQ(message({}), "sequence 0 has too few blocks");
-  const StepSequence one_table = {1, 103, blocks};
-  EXPECT_EQ(run->Run({ids, {&one_table, 1}, {}}).message(), "sequence 0 has too few blocks");
+  const SingleSequence one_table(1, 103, blocks);
+  EXPECT_EQ(run->Run(one_table.Batch(ids, {})).message(), "sequence 0 has too few blocks");
 }
 
 TEST(StepRun, RefusesHeadsThatAreTooLong) {
@@ -377,9 +381,9 @@ TEST(StepRun, RefusesWhatDoesNotFit) {
   auto run = decoder.NewRun(DType::kBf16, 8, 4);
   const std::vector<int32_t> ids = {1, 2, 3};
   const std::vector<int32_t> blocks = {0, 1, 2, 3};
-  const auto field = [&](const std::vector<int32_t>& tokens, StepSequence sequence,
+  const auto field = [&](const std::vector<int32_t>& tokens, const SingleSequence& sequence,
                          std::vector<int32_t> picked) {
-    const Status status = run->Run({tokens, {&sequence, 1}, picked});
+    const Status status = run->Run(sequence.Batch(tokens, picked));
     EXPECT_EQ(status.ok() ? "" : status.field(), status.field());
     return status.ok() ? std::string("ok") : status.field();
   };

@@ -40,7 +40,7 @@ void StepSizes::Result(const PackedLinear* weight, const Residual& residual) {
 }
 
 StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
-                       const Program& step_program, const StepOptions& step_options,
+                       const Program& step_program, const PrepareOptions& step_options,
                        HugePageArena* arena)
     : kernels(kernel_table),
       workers(worker_count),
@@ -71,7 +71,6 @@ StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool sp
     packed[i] = std::make_unique<AlignedBuffer>(
         BlockRowsWords(kOperandDTypes[i], sizes.packed_in[i], most), arena);
   }
-  first_rows.reserve(rows_max);
   PlaceLayers();
 }
 
@@ -97,12 +96,13 @@ void StepShared::PlaceLayers() {
   }
 }
 
-void GroupCache::Begin(const StepBatch& step, size_t group) {
+void GroupCache::Begin(const PackedBatch& step, size_t group) {
   first_places.clear();
   places.clear();
-  for (const StepSequence& one : step.sequences) {
+  for (size_t s = 0; s < step.cached.size(); ++s) {
+    const CachedSequence& one = step.cached[s];
     first_places.push_back(places.size());
-    const size_t count = CeilDiv(Size(one.past + one.rows), size_t{kKvBlockTokens});
+    const size_t count = CeilDiv(Size(one.past + step.length(s)), size_t{kKvBlockTokens});
     const auto ids = std::span(one.blocks[group]).first(count);
     // A block without an id is before the window.
     for (const int32_t id : ids) places.push_back(pages.PlaceOf(std::max(id, 0)));
@@ -119,7 +119,7 @@ FoundPicks::FoundPicks(size_t picks, size_t workers, size_t vocabulary)
   blocks_.resize(picks * blocks_of_row_);
 }
 
-void FoundPicks::Begin(const StepBatch& step) {
+void FoundPicks::Begin(const PackedBatch& step) {
   wants_.assign(step.wants.begin(), step.wants.end());
   wants_.resize(step.picks.size(), PickWant::kRow);
 }
@@ -150,15 +150,9 @@ uint64_t FoundPicks::bytes() const {
          blocks_.size() * sizeof(LogitBlock);
 }
 
-void StepShared::Begin(const StepBatch& step) {
+void StepShared::Begin(const PackedBatch& step) {
   batch = &step;
   found.Begin(step);
-  first_rows.clear();
-  size_t first = 0;
-  for (const StepSequence& one : step.sequences) {
-    first_rows.push_back(first);
-    first += Size(one.rows);
-  }
   for (size_t group = 0; group < caches.size(); ++group) {
     if (caches[group].heads > 0) caches[group].Begin(step, group);
   }

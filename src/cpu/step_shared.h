@@ -20,7 +20,7 @@
 #include "cpu/packed_linear.h"
 #include "cpu/step_profile.h"
 #include "program/program.h"
-#include "program/step.h"
+#include "program/program_run.h"
 #include "sample/logit_scan.h"
 
 namespace penstock::cpu {
@@ -89,7 +89,7 @@ struct AttentionLines {
 struct GroupCache {
   // Of the step under way: the blocks of table `group`. Allocates only where sequences share more
   // blocks than the cache has.
-  void Begin(const StepBatch& step, size_t group);
+  void Begin(const PackedBatch& step, size_t group);
 
   int32_t blocks = 0;
   size_t heads = 0;                  // kv heads of all its layers
@@ -104,7 +104,7 @@ class FoundPicks {
   // `vocabulary` 0: the program ends in states.
   FoundPicks(size_t picks, size_t workers, size_t vocabulary);
 
-  void Begin(const StepBatch& step);
+  void Begin(const PackedBatch& step);
   PickWant want(size_t pick) const { return wants_[pick]; }
   // Of the row's sums; null: they are not wanted.
   LogitBlock* Blocks(size_t pick);
@@ -124,24 +124,27 @@ class FoundPicks {
 struct StepShared {
   // `spin`: whether workers spin at their barrier.
   StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
-             const Program& step_program, const StepOptions& step_options, HugePageArena* arena);
+             const Program& step_program, const PrepareOptions& step_options, HugePageArena* arena);
 
   uint64_t bytes() const;           // of all but the cache
   uint64_t CommittedBytes() const;  // of the cache
   // Sets what depends on the step alone.
-  void Begin(const StepBatch& step);
+  void Begin(const PackedBatch& step);
   void PlaceLayers();
   const BlockLinear& Linear(const PackedLinear* weight) const {
     return static_cast<const BlockLinear&>(*weight);
   }
+  // Of the step under way.
+  size_t FirstRow(size_t sequence) const { return static_cast<size_t>(batch->offsets[sequence]); }
+  size_t RowsOf(size_t sequence) const { return static_cast<size_t>(batch->length(sequence)); }
   float* Data(ValueId id) const { return values[id]->data(); }
   size_t Width(ValueId id) const { return static_cast<size_t>(program.values[id].width); }
 
   const Kernels* const kernels;
   const size_t workers;
   const Program& program;
-  const StepOptions options;
-  StepTuning tuning;
+  const PrepareOptions options;
+  CpuTuning tuning;
   const StepSizes sizes;
   const size_t rows_max;
 
@@ -168,8 +171,7 @@ struct StepShared {
   std::vector<LayerPlace> layers;
 
   // The step under way.
-  const StepBatch* batch = nullptr;
-  std::vector<size_t> first_rows;  // of each sequence
+  const PackedBatch* batch = nullptr;
   FoundPicks found;
 
   SpinBarrier barrier;

@@ -168,20 +168,20 @@ class TinyDecoder {
     EXPECT_TRUE(CheckProgram(program_).ok()) << CheckProgram(program_).message();
   }
 
-  std::unique_ptr<StepRun> NewRun(DType cache, int32_t rows, int32_t blocks = 256,
-                                  const std::vector<std::string>& without = {}) {
-    auto run = backend_->PrepareSteps(program_, {cache, {blocks}, rows, rows, true, without});
+  std::unique_ptr<ProgramRun> NewRun(DType cache, int32_t rows, int32_t blocks = 256,
+                                     const std::vector<std::string>& without = {}) {
+    auto run = backend_->Prepare(program_, {cache, {blocks}, rows, rows, true, without});
     EXPECT_TRUE(run.ok()) << run.status().message();
     return *std::move(run);
   }
 
-  std::unique_ptr<StepRun> NewRunOfGroups(DType cache, int32_t rows, int32_t windows) {
-    return *backend_->PrepareSteps(program_, {cache, {256, windows}, rows, rows, true, {}});
+  std::unique_ptr<ProgramRun> NewRunOfGroups(DType cache, int32_t rows, int32_t windows) {
+    return *backend_->Prepare(program_, {cache, {256, windows}, rows, rows, true, {}});
   }
 
-  Expected<std::unique_ptr<StepRun>> TryRun(DType cache, int32_t rows,
-                                            const std::vector<std::string>& without = {}) {
-    return backend_->PrepareSteps(program_, {cache, {256}, rows, rows, true, without});
+  Expected<std::unique_ptr<ProgramRun>> TryRun(DType cache, int32_t rows,
+                                               const std::vector<std::string>& without = {}) {
+    return backend_->Prepare(program_, {cache, {256}, rows, rows, true, without});
   }
   std::span<const char* const> optimisations() const { return backend_->optimisations(); }
 
@@ -357,7 +357,7 @@ inline std::vector<int32_t> WindowBlocks(size_t count, int32_t past, int32_t win
 
 // One text in a run: its ids go through in steps of the given sizes, the last size again and again;
 // returns the logits of every id, end to end.
-inline std::vector<float> RunInSteps(StepRun* run, const TinyShape& shape,
+inline std::vector<float> RunInSteps(ProgramRun* run, const TinyShape& shape,
                                      const std::vector<int32_t>& ids,
                                      const std::vector<size_t>& sizes, int32_t first_block = 0) {
   std::vector<int32_t> blocks(static_cast<size_t>(shape.context) / kKvBlockTokens + 1);
@@ -377,8 +377,8 @@ inline std::vector<float> RunInSteps(StepRun* run, const TinyShape& shape,
     if (tables.size() > 1) {
       tables[1] = WindowBlocks(blocks.size(), past, run->groups()[1].window, first_block);
     }
-    const StepSequence sequence = {static_cast<int32_t>(rows), past, tables};
-    const Status status = run->Run({std::span(ids).subspan(done, rows), {&sequence, 1}, picked});
+    const SingleSequence sequence(rows, past, tables);
+    const Status status = run->Run(sequence.Batch(std::span(ids).subspan(done, rows), picked));
     EXPECT_TRUE(status.ok()) << status.message();
     if (!status.ok()) break;
     for (size_t row = 0; row < rows; ++row) {

@@ -18,8 +18,8 @@ constexpr std::chrono::seconds kSharedFor{1};
 }  // namespace
 
 struct DecoderRunner::Memory {
-  Memory(std::unique_ptr<StepRun> step_run, std::unique_ptr<ProgramRun> head_run, int32_t row_count,
-         int32_t blocks, int32_t cached, int32_t context)
+  Memory(std::unique_ptr<ProgramRun> step_run, std::unique_ptr<ProgramRun> head_run,
+         int32_t row_count, int32_t blocks, int32_t cached, int32_t context)
       : run(std::move(step_run)),
         head(std::move(head_run)),
         rows(row_count),
@@ -48,7 +48,7 @@ struct DecoderRunner::Memory {
     if (count > 0) run->ReleaseBlocks(0, std::span(spare_blocks).first(count));
   }
 
-  std::unique_ptr<StepRun> run;
+  std::unique_ptr<ProgramRun> run;
   std::unique_ptr<ProgramRun> head;
   const int32_t rows;  // of a step
   const int32_t cached_max;
@@ -100,7 +100,7 @@ class DecoderRunner::BatchRun {
     Sequence* sequence = nullptr;
     int32_t rows = 0;
     bool last = false;       // the sequence ends with this step
-    bool long_rope = false;  // StepSequence's
+    bool long_rope = false;  // CachedSequence's
   };
 
   std::span<const int32_t> IdsOf(size_t index) const {
@@ -165,21 +165,23 @@ class DecoderRunner::BatchRun {
 
   Status RunStep() {
     ids_.clear();
+    offsets_.assign(1, 0);
     sequences_.clear();
     picked_.clear();
     for (const Piece& piece : pieces_) {
       const auto past = static_cast<size_t>(piece.sequence->length());
       const auto ids = IdsOf(piece.index).subspan(past, static_cast<size_t>(piece.rows));
       ids_.insert(ids_.end(), ids.begin(), ids.end());
-      sequences_.push_back(
-          {piece.rows, piece.sequence->length(), piece.sequence->tables(), piece.long_rope});
+      offsets_.push_back(static_cast<int32_t>(ids_.size()));
+      sequences_.push_back({piece.sequence->length(), piece.sequence->tables(), piece.long_rope});
       if (!all_states_ && piece.last) picked_.push_back(static_cast<int32_t>(ids_.size()) - 1);
     }
     if (all_states_) {
       picked_.resize(ids_.size());
       std::iota(picked_.begin(), picked_.end(), 0);
     }
-    return memory_.run->Run({ids_, sequences_, picked_});
+    return memory_.run->Run(
+        {.ids = ids_, .offsets = offsets_, .cached = sequences_, .picks = picked_});
   }
 
   // The step's states, a row each, end to end.
@@ -268,7 +270,7 @@ class DecoderRunner::BatchRun {
   uint64_t cached_tokens_ = 0;
   std::vector<Piece> pieces_;
   std::vector<int32_t> ids_, picked_, offsets_;
-  std::vector<StepSequence> sequences_;
+  std::vector<CachedSequence> sequences_;
   std::vector<float*> sinks_now_;
 };
 
@@ -283,7 +285,7 @@ Status DecoderRunner::Prepare(int32_t rows) {
   if (memory_ != nullptr && memory_->rows >= rows) return Status::Ok();
   memory_.reset();
   const int32_t context = model_->max_tokens();
-  StepOptions options;
+  PrepareOptions options;
   options.cache_type = cache_type_;
   options.rows = options.picks = rows;
   const int64_t token_bytes =
@@ -296,8 +298,9 @@ Status DecoderRunner::Prepare(int32_t rows) {
   const int32_t blocks = context_blocks + rows + cached;
   options.blocks = {blocks};
   PENSTOCK_ASSIGN_OR_RETURN(auto run, model_->decoder().NewRun(options));
+  PENSTOCK_ASSIGN_OR_RETURN(auto head, model_->NewHead());
   memory_ =
-      std::make_unique<Memory>(std::move(run), model_->NewHead(), rows, blocks, cached, context);
+      std::make_unique<Memory>(std::move(run), std::move(head), rows, blocks, cached, context);
   return Status::Ok();
 }
 

@@ -5,7 +5,7 @@
 // longer one in pieces. Where an output needs the last token's state alone, whole blocks of keys
 // and values stay in a prefix cache, so that what texts begin with (an instruction, the prompt and
 // the query of a rerank request) is computed once. Bits do not depend on any of that
-// (program/step.h). A model that attends in both directions takes a sequence in one step, and keeps
+// (program/program_run.h). A model that attends in both directions takes a sequence in one step, and keeps
 // nothing.
 //
 // Between steps other engines may have the processor (BatchPause); while they use it, steps are of
@@ -31,7 +31,7 @@
 #include "numbers/dtype.h"
 #include "program/backend.h"
 #include "program/encoder_runner.h"
-#include "program/step.h"
+#include "program/program_run.h"
 
 namespace penstock {
 
@@ -42,7 +42,7 @@ class DecoderRunner final : public EncoderRunner {
   // Of keys and values that no sequence uses any more.
   static constexpr int64_t kCachedBytesMax = int64_t{128} << 20;
 
-  // `backend` must outlive the runner. cache_type: as StepOptions.
+  // `backend` must outlive the runner. cache_type: as PrepareOptions.
   DecoderRunner(std::shared_ptr<const EmbeddingDecoder> model, const Backend* backend,
                 DType cache_type);
   ~DecoderRunner() override;

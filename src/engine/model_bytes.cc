@@ -45,7 +45,7 @@ Expected<ModelNeeds> EncoderNeeds(const ModelFolder& folder, const EngineOptions
        {EncoderOutput::kPooled, EncoderOutput::kTokens, EncoderOutput::kLogits}) {
     if (const Program* program = model->program(output)) programs.push_back(program);
   }
-  const auto run = backend->Prepare(programs);
+  PENSTOCK_ASSIGN_OR_RETURN(const auto run, backend->Prepare(programs));
   const bool automatic =
       options.scheduler.max_batch_tokens == EncoderSchedulerOptions::kAutoBatchTokens;
   const int32_t longest = folder.max_tokens > 0 ? std::min(folder.max_tokens, model->max_tokens())

@@ -64,12 +64,12 @@ Status CheckDecoder(const std::string& path, const TextModel& model, Backend* ba
   if (program.ops.size() < decoder.program().ops.size()) {
     LogDebug("{} of {} operations are checked", program.ops.size(), decoder.program().ops.size());
   }
-  StepOptions options;
+  PrepareOptions options;
   options.cache_type = model.cache_type;
   options.rows = kCheckRows;
   options.picks = kCheckLogitRows;
   options.blocks = {2};
-  PENSTOCK_ASSIGN_OR_RETURN(const auto run, backend->PrepareSteps(program, options));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto run, backend->Prepare(program, options));
   return CheckSteps(run.get(), decoder.config().vocab_size, model.context(), step_s, clock);
 }
 

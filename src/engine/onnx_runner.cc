@@ -380,8 +380,7 @@ Status OnnxRunner::Run(const PackedBatch& batch, EncoderOutput output,
       PENSTOCK_ASSIGN_OR_RETURN(memory->request, model_->compiled_->NewRequest());
       memory->inputs.resize(model_->compiled_->inputs().size());
       if (!model_->logits_) {
-        const Program* const program = &model_->head_program_;
-        memory->head = model_->backend_->Prepare({&program, 1});
+        PENSTOCK_ASSIGN_OR_RETURN(memory->head, model_->backend_->Prepare(model_->head_program_));
       }
       memory_ = std::move(memory);
     }

@@ -13,7 +13,7 @@ namespace {
 constexpr StepCost kCost = {0.012, 0.016, 0.012, 0.0006, 0};
 
 // Steps take as long as kCost says; the next token is always the same.
-class TimedSteps final : public StepRun {
+class TimedSteps final : public ProgramRun {
  public:
   explicit TimedSteps(std::function<void(double s, size_t rows)> passes)
       : passes_(std::move(passes)), logits_(kTinyVocabulary) {
@@ -21,7 +21,8 @@ class TimedSteps final : public StepRun {
   }
   uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(const StepBatch& batch) override {
+  Status Run(size_t /*index*/, const PackedBatch& batch,
+             std::span<float* const> /*sinks*/) override {
     passes_(kCost.Seconds(static_cast<int32_t>(batch.ids.size()), 0), batch.ids.size());
     return Status::Ok();
   }

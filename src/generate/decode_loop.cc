@@ -33,7 +33,7 @@ StepLimits LimitsOf(const DecodeSchedulerOptions& options, const TextModel& mode
 }  // namespace
 
 DecodeScheduler::Impl::Impl(const TextModel* model_in, const DecodeSchedulerOptions& options_in,
-                            Metrics* metrics_in, std::unique_ptr<StepRun> run_in)
+                            Metrics* metrics_in, std::unique_ptr<ProgramRun> run_in)
     : model(model_in),
       options(options_in),
       metrics(SchedulerMetrics::Of(metrics_in, options.model)),
@@ -51,6 +51,7 @@ DecodeScheduler::Impl::Impl(const TextModel* model_in, const DecodeSchedulerOpti
   const auto most = static_cast<size_t>(options.sequences_max);
   formed.reserve(most);
   running.reserve(most);
+  offsets.reserve(most + 1);
   sequences.reserve(most);
   picks.reserve(most + size_t{kScoredRows});
   wants.reserve(most + size_t{kScoredRows});
@@ -274,6 +275,7 @@ bool DecodeScheduler::Impl::Streams() const {
 Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
                                       Clock::time_point began) {
   ids.clear();
+  offsets.assign(1, 0);
   sequences.clear();
   picks.clear();
   wants.clear();
@@ -294,13 +296,15 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
     AddScores(sequence);
     ids.insert(ids.end(), step_ids.begin(), step_ids.end());
     const Sequence& cache = sequence->cache;
-    sequences.push_back({sequence->rows, cache.length(), cache.tables(), sequence->long_rope});
+    offsets.push_back(static_cast<int32_t>(ids.size()));
+    sequences.push_back({cache.length(), cache.tables(), sequence->long_rope});
     if (sequence->rows < sequence->remaining()) continue;
     sequence->logit_row = static_cast<int32_t>(picks.size());
     picks.push_back(static_cast<int32_t>(ids.size()) - 1);
     wants.push_back(sequence->stream.want());
   }
-  PENSTOCK_RETURN_IF_ERROR(run->Run({ids, sequences, picks, wants}));
+  PENSTOCK_RETURN_IF_ERROR(run->Run(
+      {.ids = ids, .offsets = offsets, .cached = sequences, .picks = picks, .wants = wants}));
   series.step_duration.Observe(Seconds(Now() - began));
   series.step_rows.Observe(static_cast<double>(ids.size()));
   return Status::Ok();

@@ -88,7 +88,7 @@ std::vector<int32_t> ChooseCacheBlocks(std::span<const CacheGroup> groups, int32
 
 Expected<std::unique_ptr<DecodeScheduler>> DecodeScheduler::Make(
     const TextModel* model, const DecodeSchedulerOptions& options, Metrics* metrics,
-    std::unique_ptr<StepRun> run) {
+    std::unique_ptr<ProgramRun> run) {
   const std::vector<CacheGroup> groups =
       run == nullptr ? CacheGroups(model->decoder->program())
                      : std::vector<CacheGroup>(run->groups().begin(), run->groups().end());
@@ -96,7 +96,7 @@ Expected<std::unique_ptr<DecodeScheduler>> DecodeScheduler::Make(
   made.cache_blocks =
       CompleteBlocks(options.cache_blocks, groups, model->context(), options.sequences_max);
   if (run == nullptr) {
-    StepOptions step;
+    PrepareOptions step;
     step.cache_type = model->cache_type;
     step.blocks = made.cache_blocks;
     step.picks = options.sequences_max + std::min(kScoredRows, model->context());

@@ -36,7 +36,7 @@ struct DecodeScheduler::Impl final : GateClient {
   using AmountFn = Admission::Amount (*)(const DecodeJob&);
 
   Impl(const TextModel* model_in, const DecodeSchedulerOptions& options_in, Metrics* metrics,
-       std::unique_ptr<StepRun> run_in);
+       std::unique_ptr<ProgramRun> run_in);
   ~Impl() override = default;
 
   // --- Any thread
@@ -101,7 +101,7 @@ struct DecodeScheduler::Impl final : GateClient {
   const DecodeSchedulerOptions options;
   SchedulerMetrics metrics;
   DecodeMetrics series;
-  const std::unique_ptr<StepRun> run;
+  const std::unique_ptr<ProgramRun> run;
   CachePools pools;
   std::optional<PrefixCache> prefixes;
   ComputeGate own_gate;
@@ -135,7 +135,8 @@ struct DecodeScheduler::Impl final : GateClient {
   std::vector<int32_t> joined;          // ids of a prompt and its text
   std::vector<DecodeSequence*> formed;  // the running ones, while a step is formed
   std::vector<int32_t> ids;
-  std::vector<StepSequence> sequences;
+  std::vector<int32_t> offsets;
+  std::vector<CachedSequence> sequences;
   std::vector<int32_t> picks;
   std::vector<PickWant> wants;         // of each pick
   size_t score_rows = 0;               // in the step

@@ -36,7 +36,7 @@ struct TakenJob : std::enable_shared_from_this<TakenJob> {
   bool in_line = false;
   Priority priority() const { return job->context.priority; }
   // Of the cache: clients that share nothing have other salts, and texts that are rotated unlike
-  // share no keys (StepSequence::long_rope).
+  // share no keys (CachedSequence::long_rope).
   uint64_t Salt(bool long_rope) const { return job->context.cache_salt + (long_rope ? 1 : 0); }
   std::span<const int32_t> prompt() const { return job->prompt; }
 };
@@ -54,7 +54,7 @@ struct DecodeSequence {
 
   // Once the text is as long as `run` rotates otherwise: what is cached is given back, to be
   // computed again. Before the sequence's first step, and after each token.
-  void FollowRope(const StepRun& run) {
+  void FollowRope(const ProgramRun& run) {
     if (long_rope || !run.LongRope(static_cast<size_t>(tokens()))) return;
     cache.Release();
     cache.SetSalt(owner->Salt(true));

@@ -33,7 +33,7 @@ double At(std::vector<double> values, double quantile) {
 }
 
 // Calls `passes` for the time of each step; the next token is always the same.
-class FakeSteps final : public StepRun {
+class FakeSteps final : public ProgramRun {
  public:
   explicit FakeSteps(std::function<void(double)> passes)
       : passes_(std::move(passes)), logits_(kTinyVocabulary) {
@@ -41,7 +41,8 @@ class FakeSteps final : public StepRun {
   }
   uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(const StepBatch& batch) override {
+  Status Run(size_t /*index*/, const PackedBatch& batch,
+             std::span<float* const> /*sinks*/) override {
     passes_(kStepCost.Seconds(static_cast<int32_t>(batch.ids.size()), 0));
     return Status::Ok();
   }

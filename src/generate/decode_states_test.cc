@@ -16,17 +16,19 @@ uint64_t Next(uint64_t state, int32_t id) {
 }
 int32_t TokenAfter(uint64_t state) { return 3 + static_cast<int32_t>((state >> 32) % 20); }
 
-class RecurrentSteps final : public StepRun {
+class RecurrentSteps final : public ProgramRun {
  public:
   explicit RecurrentSteps(size_t blocks) : ids_(blocks * size_t{kKvBlockTokens}), states_(blocks) {}
   std::span<const CacheGroup> groups() const override { return kGroups; }
   uint64_t block_bytes(size_t group) const override { return group == 0 ? 1 : 100; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(const StepBatch& batch) override {
+  Status Run(size_t /*index*/, const PackedBatch& batch,
+             std::span<float* const> /*sinks*/) override {
     logits_.assign(batch.picks.size() * kTinyVocabulary, 0.0f);
     int32_t row = 0;
     size_t pick = 0;
-    for (const StepSequence& one : batch.sequences) {
+    for (size_t s = 0; s < batch.sequences(); ++s) {
+      const CachedSequence& one = batch.cached[s];
       const BlockTable& keys = one.blocks[0];
       const BlockTable& table = one.blocks[1];
       const auto at = [](const BlockTable& of, int32_t token) {
@@ -40,7 +42,7 @@ class RecurrentSteps final : public StepRun {
       uint64_t want = 0;
       for (int32_t token = 0; token < one.past; ++token) want = Next(want, id_at(token));
       EXPECT_EQ(state, want) << one.past;
-      for (int32_t token = one.past; token < one.past + one.rows; ++token, ++row) {
+      for (int32_t token = one.past; token < one.past + batch.length(s); ++token, ++row) {
         id_at(token) = batch.ids[static_cast<size_t>(row)];
         state = Next(state, id_at(token));
         states_[at(table, token)] = state;

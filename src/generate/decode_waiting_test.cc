@@ -18,12 +18,15 @@ int64_t HeapBytes() {
 }
 
 // Takes no time but that of the scheduler; the next token is always the same.
-class NoSteps final : public StepRun {
+class NoSteps final : public ProgramRun {
  public:
   NoSteps() : logits_(kTinyVocabulary) { logits_[5] = 1; }
   uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(const StepBatch& batch) override { return Status::Ok(); }
+  Status Run(size_t /*index*/, const PackedBatch& batch,
+             std::span<float* const> /*sinks*/) override {
+    return Status::Ok();
+  }
   Expected<std::span<const float>> Rows(size_t, size_t) override {
     return std::span<const float>(logits_);
   }

@@ -138,7 +138,7 @@ TEST(GeneratorWindows, ALongTextIsTheSameWithAllKeysKept) {
   const auto generator = *Generator::Make(&tiny.model());
   ASSERT_EQ(generator->run().groups().size(), 2u);
   EXPECT_EQ(generator->run().groups()[1], (CacheGroup{CacheKind::kWindow, kWindow}));
-  StepOptions all;
+  PrepareOptions all;
   all.rows = Generator::kPromptRows;
   all.blocks = {94};
   const auto run = *tiny.model().decoder->NewRun(all);
@@ -150,8 +150,8 @@ TEST(GeneratorWindows, ALongTextIsTheSameWithAllKeysKept) {
     const int32_t rows = std::min(past % 3 == 0 ? 512 : 7, 2990 - past);
     const auto part = std::span(ids).subspan(static_cast<size_t>(past), static_cast<size_t>(rows));
     const int32_t last = rows - 1;
-    const StepSequence sequence = {rows, past, blocks};
-    ASSERT_TRUE(run->Run({part, {&sequence, 1}, {&last, 1}}).ok());
+    const SingleSequence sequence(rows, past, blocks);
+    ASSERT_TRUE(run->Run(sequence.Batch(part, {&last, 1})).ok());
     ASSERT_TRUE(generator->Step(part, past, {&last, 1}).ok());
     ASSERT_TRUE(std::ranges::equal(*run->Row(0), *generator->run().Row(0))) << past;
     past += rows;

@@ -28,13 +28,13 @@ Status CheckStop(const StopCondition& stop) {
 
 }  // namespace
 
-Generator::Generator(const TextModel* model, std::unique_ptr<StepRun> run)
+Generator::Generator(const TextModel* model, std::unique_ptr<ProgramRun> run)
     : model_(model),
       run_(std::move(run)),
       tables_(TablesOfOneText(run_->groups(), model->context(), kPromptRows)) {}
 
 Expected<std::unique_ptr<Generator>> Generator::Make(const TextModel* model, int32_t picks) {
-  StepOptions options;
+  PrepareOptions options;
   options.cache_type = model->cache_type;
   options.rows = std::min(kPromptRows, model->context());
   options.picks = picks;
@@ -46,9 +46,9 @@ Expected<std::unique_ptr<Generator>> Generator::Make(const TextModel* model, int
 
 Status Generator::Step(std::span<const int32_t> ids, int32_t past, std::span<const int32_t> picks,
                        PickWant want, bool long_rope) {
-  const StepSequence sequence = {static_cast<int32_t>(ids.size()), past, tables_, long_rope};
+  const SingleSequence sequence(ids.size(), past, tables_, long_rope);
   wants_.assign(picks.size(), want);
-  return run_->Run({ids, {&sequence, 1}, picks, wants_});
+  return run_->Run(sequence.Batch(ids, picks, wants_));
 }
 
 Status Generator::Extend(std::span<const int32_t> text, int32_t past, const StopCondition& stop,

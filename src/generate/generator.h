@@ -53,22 +53,22 @@ class Generator {
   Status Generate(const GenerateRequest& request, Generated* out);
 
   // One step: `ids`, at most kPromptRows, after `past` cached tokens, the end of those there are or
-  // none; picks, their want and long_rope as in StepBatch. For benchmarks and comparisons.
+  // none; picks, their want and long_rope as in PackedBatch. For benchmarks and comparisons.
   Status Step(std::span<const int32_t> ids, int32_t past, std::span<const int32_t> picks,
               PickWant want = PickWant::kRow, bool long_rope = false);
   // The logits of the last token of `text`, of which all but the last one are cached or none are:
-  // `past` says how many. Computes it all again where the text grew beyond StepRun::rope_switch.
-  // For comparisons. Errors: those of `stop` and of StepRun::Run.
+  // `past` says how many. Computes it all again where the text grew beyond ProgramRun::rope_switch.
+  // For comparisons. Errors: those of `stop` and of ProgramRun::Run.
   Status Extend(std::span<const int32_t> text, int32_t past, const StopCondition& stop,
                 PickWant want = PickWant::kRow);
-  StepRun& run() { return *run_; }
+  ProgramRun& run() { return *run_; }
 
  private:
-  Generator(const TextModel* model, std::unique_ptr<StepRun> run);
+  Generator(const TextModel* model, std::unique_ptr<ProgramRun> run);
   Status Decode(const GenerateRequest& request, TextStream* stream, Generated* out);
 
   const TextModel* const model_;
-  const std::unique_ptr<StepRun> run_;
+  const std::unique_ptr<ProgramRun> run_;
   std::vector<PickWant> wants_;  // of the step under way
   const std::vector<BlockTable> tables_;
 };

@@ -78,10 +78,9 @@ std::vector<int32_t> Greedy(const DecoderModel& model, const std::vector<int32_t
   std::vector<int32_t> tokens, next = prompt;
   size_t past = 0;
   while (tokens.size() < count) {
-    const StepSequence sequence = {static_cast<int32_t>(next.size()), static_cast<int32_t>(past),
-                                   blocks, (*run)->LongRope(past + next.size())};
-    const int32_t row = sequence.rows - 1;
-    const Status status = (*run)->Run({next, {&sequence, 1}, {&row, 1}, {&kWant, 1}});
+    const SingleSequence sequence(next.size(), past, blocks, (*run)->LongRope(past + next.size()));
+    const int32_t row = static_cast<int32_t>(next.size()) - 1;
+    const Status status = (*run)->Run(sequence.Batch(next, {&row, 1}, {&kWant, 1}));
     past += next.size();
     SampledToken token;
     const Status sampled = sampler->Sample({{}, (*run)->Found(0).parts, {}}, past, &token);

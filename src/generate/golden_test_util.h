@@ -67,10 +67,9 @@ inline LogitRows LogitsOf(const DecoderModel& model, const std::vector<int32_t>&
   if (!run.ok()) return all;
   for (size_t begin = 0; begin < ids.size(); begin += chunk) {
     const size_t rows = std::min(chunk, ids.size() - begin);
-    const StepSequence sequence = {static_cast<int32_t>(rows), static_cast<int32_t>(begin), blocks,
-                                   (*run)->LongRope(ids.size())};
+    const SingleSequence sequence(rows, begin, blocks, (*run)->LongRope(ids.size()));
     const Status status = (*run)->Run(
-        {std::span(ids).subspan(begin, rows), {&sequence, 1}, std::span(picked).first(rows)});
+        sequence.Batch(std::span(ids).subspan(begin, rows), std::span(picked).first(rows)));
     EXPECT_TRUE(status.ok()) << status.ToString();
     if (!status.ok()) return all;
     for (size_t row = 0; row < rows; ++row) {
@@ -91,10 +90,9 @@ inline std::vector<std::pair<int32_t, std::vector<double>>> GreedyWithLogits(
       {cache, {static_cast<int32_t>(blocks.size())}, static_cast<int32_t>(ids.size()), 1});
   EXPECT_TRUE(run.ok()) << run.status().ToString();
   for (size_t past = 0; run.ok() && out.size() < count;) {
-    const StepSequence sequence = {static_cast<int32_t>(ids.size()), static_cast<int32_t>(past),
-                                   blocks, (*run)->LongRope(past + ids.size())};
-    const int32_t row = sequence.rows - 1;
-    const Status status = (*run)->Run({ids, {&sequence, 1}, {&row, 1}});
+    const SingleSequence sequence(ids.size(), past, blocks, (*run)->LongRope(past + ids.size()));
+    const int32_t row = static_cast<int32_t>(ids.size()) - 1;
+    const Status status = (*run)->Run(sequence.Batch(ids, {&row, 1}));
     EXPECT_TRUE(status.ok()) << status.ToString();
     if (!status.ok()) return out;
     const std::span<const float> logits = *(*run)->Row(0);

@@ -122,12 +122,10 @@ TEST_F(LongRopeTest, AStepBeyondTheSwitchMustSaySo) {
   EXPECT_EQ(run->rope_switch(), kOriginal);
   const auto ids = Prompt(kOriginal + 1, 1);
   const auto blocks = BlocksFor(ids.size());
-  StepSequence sequence = {kOriginal + 1, 0, blocks};
-  const Status status = run->Run({ids, {&sequence, 1}, {}});
+  const Status status = run->Run(SingleSequence(ids.size(), 0, blocks).Batch(ids, {}));
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "sequences");
-  sequence.long_rope = true;
-  EXPECT_TRUE(run->Run({ids, {&sequence, 1}, {}}).ok());
+  EXPECT_TRUE(run->Run(SingleSequence(ids.size(), 0, blocks, true).Batch(ids, {})).ok());
 }
 
 // From the short factors to the long ones, against what transformers computes for the whole text.

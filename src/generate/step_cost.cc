@@ -48,7 +48,7 @@ namespace {
 // Runs steps and times them.
 class Stopwatch {
  public:
-  Stopwatch(StepRun* run, int32_t context, ComputeGate* gate,
+  Stopwatch(ProgramRun* run, int32_t context, ComputeGate* gate,
             const std::function<Clock::time_point()>& now)
       : run_(run),
         gate_(gate),
@@ -66,11 +66,11 @@ class Stopwatch {
       std::optional<BulkTurn> turn;
       if (gate_ != nullptr) turn.emplace(gate_);
       const bool long_rope = run_->LongRope(static_cast<size_t>(past + rows));
-      const StepSequence sequence = {rows, past, tables_, long_rope};
+      const SingleSequence sequence(rows, past, tables_, long_rope);
       const int32_t last = rows - 1;
       const auto begin = Now();
-      PENSTOCK_RETURN_IF_ERROR(run_->Run(
-          {std::span(ids_).first(static_cast<size_t>(rows)), {&sequence, 1}, {&last, 1}}));
+      PENSTOCK_RETURN_IF_ERROR(
+          run_->Run(sequence.Batch(std::span(ids_).first(static_cast<size_t>(rows)), {&last, 1})));
       best = std::min(best, std::chrono::duration<double>(Now() - begin).count());
     }
     return best;
@@ -79,7 +79,7 @@ class Stopwatch {
  private:
   Clock::time_point Now() const { return now_ ? now_() : Clock::now(); }
 
-  StepRun* const run_;
+  ProgramRun* const run_;
   ComputeGate* const gate_;
   const std::function<Clock::time_point()>& now_;
   std::vector<int32_t> ids_;
@@ -108,7 +108,7 @@ Status TimeRows(Stopwatch* watch, std::initializer_list<int32_t> targets, Timed*
 
 }  // namespace
 
-Expected<StepCost> MeasureStepCost(StepRun* run, int32_t context, ComputeGate* gate,
+Expected<StepCost> MeasureStepCost(ProgramRun* run, int32_t context, ComputeGate* gate,
                                    const std::function<Clock::time_point()>& now) {
   Stopwatch watch(run, context, gate, now);
   StepCost cost;

@@ -7,7 +7,7 @@
 #include "common/request_context.h"
 #include "common/status.h"
 #include "gate/compute_gate.h"
-#include "program/step.h"
+#include "program/program_run.h"
 
 namespace penstock {
 
@@ -38,7 +38,7 @@ struct StepCost {
 // Runs a few steps on the first blocks of `run`, which hold nothing that is needed, each in a turn
 // of the bulk class of `gate` (null: none), with as many rows as about 25 ms allow: others wait for
 // a step. `context`: the most tokens of a sequence. `now`: the clock; null: Clock.
-Expected<StepCost> MeasureStepCost(StepRun* run, int32_t context, ComputeGate* gate,
+Expected<StepCost> MeasureStepCost(ProgramRun* run, int32_t context, ComputeGate* gate,
                                    const std::function<Clock::time_point()>& now = nullptr);
 
 // Fits a StepCost to the steps of a model as they come, the latest counting most.

@@ -10,14 +10,15 @@ namespace penstock {
 namespace {
 
 // A model whose steps take what `truth` says, while they move the clock.
-class TimedRun final : public StepRun {
+class TimedRun final : public ProgramRun {
  public:
   explicit TimedRun(const StepCost& truth) : truth_(truth) {}
   uint64_t block_bytes(size_t) const override { return 0; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(const StepBatch& batch) override {
+  Status Run(size_t /*index*/, const PackedBatch& batch,
+             std::span<float* const> /*sinks*/) override {
     const auto rows = static_cast<int32_t>(batch.ids.size());
-    const double seconds = truth_.Seconds(rows, StepCost::Work(rows, batch.sequences[0].past));
+    const double seconds = truth_.Seconds(rows, StepCost::Work(rows, batch.cached[0].past));
     steps.push_back(seconds);
     now += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     return Status::Ok();

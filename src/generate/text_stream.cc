@@ -85,7 +85,7 @@ PickWant TextStream::want() const {
   return sampler_.wants_sums() ? PickWant::kBestAndSums : PickWant::kBest;
 }
 
-Status TextStream::Take(StepRun* run, size_t pick) {
+Status TextStream::Take(ProgramRun* run, size_t pick) {
   const FoundLogits found = run->Found(pick);
   Logits logits = {{}, found.parts, found.blocks};
   if (sampler_.row_need() != RowNeed::kNever || found.parts.empty()) {

@@ -14,7 +14,7 @@
 #include "common/status.h"
 #include "generate/generated.h"
 #include "generate/text_model.h"
-#include "program/step.h"
+#include "program/program_run.h"
 #include "sample/finish_check.h"
 #include "sample/sampler.h"
 #include "sample/stop_strings.h"
@@ -24,7 +24,7 @@ namespace penstock {
 // Not thread-safe. Allocates nothing after Make, but for log-probabilities and long pieces of text.
 class TextStream {
  public:
-  // `parts_max`: StepRun::parts_max. `shown`: as DecodeJob::shown. `scratch`: of streams that take
+  // `parts_max`: ProgramRun::parts_max. `shown`: as DecodeJob::shown. `scratch`: of streams that take
   // their tokens in turns; null: one of its own. The model must outlive it. Errors as Check.
   static Expected<TextStream> Make(const TextModel& model, const SamplingOptions& sampling,
                                    std::span<const int32_t> prompt, size_t parts_max,
@@ -41,7 +41,7 @@ class TextStream {
 
   // Chooses the next token from a pick of the last step, or from logits. kInternal: logits that
   // are not finite.
-  Status Take(StepRun* run, size_t pick);
+  Status Take(ProgramRun* run, size_t pick);
   Status Take(const Logits& logits);
 
   // Of the last Take.

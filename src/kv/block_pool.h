@@ -1,5 +1,5 @@
 // The blocks of a group of a decoder's cache (CacheGroup) as ids [0, blocks): who holds which. The
-// bytes of a block are the backend's (program/step.h).
+// bytes of a block are the backend's (program/program_run.h).
 //
 //   free     its contents are of no use
 //   in use   one or more sequences hold it (references)
@@ -7,7 +7,7 @@
 //            the least recently used idle one is evicted
 //
 // The backend takes memory of the system for a block when it is written, for a page of neighbouring
-// ids at once (StepRun::page_blocks). So a free block whose page was used before is taken first,
+// ids at once (ProgramRun::page_blocks). So a free block whose page was used before is taken first,
 // then the lowest id; and pages that are free altogether can be given back (Uncommit).
 //
 // One thread owns a pool and the prefix cache and sequences over it: the one that runs the steps of
@@ -43,7 +43,7 @@ class EvictionListener {
 
 class BlockPool {
  public:
-  // page_blocks: how many neighbours the backend commits together (StepRun::page_blocks).
+  // page_blocks: how many neighbours the backend commits together (ProgramRun::page_blocks).
   explicit BlockPool(int32_t blocks, int32_t page_blocks = 1);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
@@ -77,7 +77,7 @@ class BlockPool {
   int32_t EvictIdleSince(int64_t time, int32_t most);
   // The ids of whole pages that are free and may have memory, into `to` as far as they fit, highest
   // page first; at least `keep` free blocks with memory are left. The caller gives them to
-  // StepRun::ReleaseBlocks before it takes a block. Returns how many; O(1) a block.
+  // ProgramRun::ReleaseBlocks before it takes a block. Returns how many; O(1) a block.
   size_t Uncommit(int32_t keep, std::span<int32_t> to);
 
  private:

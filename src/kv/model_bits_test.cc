@@ -11,7 +11,7 @@
 #include "cpu/cpu_backend.h"
 #include "kv/sequence.h"
 #include "models/decoder.h"
-#include "program/step.h"
+#include "program/program_run.h"
 
 namespace penstock {
 namespace {
@@ -41,8 +41,8 @@ class ModelBits : public testing::TestWithParam<const char*> {
     pools_ = std::make_unique<CachePools>(run_->groups(), blocks, run_->page_blocks());
     cache_ = std::make_unique<PrefixCache>(pools_.get());
   }
-  std::unique_ptr<StepRun> NewRun(const std::vector<int32_t>& blocks) {
-    StepOptions options;
+  std::unique_ptr<ProgramRun> NewRun(const std::vector<int32_t>& blocks) {
+    PrepareOptions options;
     options.blocks = blocks;
     options.rows = options.picks = kRows;
     auto run = model_->NewRun(options);
@@ -59,8 +59,8 @@ class ModelBits : public testing::TestWithParam<const char*> {
     Ids blocks(kBlocks), rows(ids.size());
     std::iota(blocks.begin(), blocks.end(), 0);
     std::iota(rows.begin(), rows.end(), 0);
-    const StepSequence sequence = {static_cast<int32_t>(ids.size()), 0, blocks};
-    const Status status = run->Run({ids, {&sequence, 1}, rows});
+    const SingleSequence sequence(ids.size(), 0, blocks);
+    const Status status = run->Run(sequence.Batch(ids, rows));
     EXPECT_TRUE(status.ok()) << status.ToString();
     Logits logits;
     for (size_t row = 0; row < ids.size(); ++row) {
@@ -77,18 +77,20 @@ class ModelBits : public testing::TestWithParam<const char*> {
   };
   // One step of all; their logits are compared.
   void Step(const std::vector<Part>& parts) {
-    Ids ids;
-    std::vector<StepSequence> sequences;
+    Ids ids, offsets = {0};
+    std::vector<CachedSequence> sequences;
     for (const Part& part : parts) {
       const Status status = part.sequence->Reserve(part.rows);
       ASSERT_TRUE(status.ok()) << status.ToString();
       const auto from = part.ids->begin() + part.sequence->length();
       ids.insert(ids.end(), from, from + part.rows);
-      sequences.push_back({part.rows, part.sequence->length(), part.sequence->tables()});
+      offsets.push_back(static_cast<int32_t>(ids.size()));
+      sequences.push_back({part.sequence->length(), part.sequence->tables()});
     }
     Ids rows(ids.size());
     std::iota(rows.begin(), rows.end(), 0);
-    const Status status = run_->Run({ids, sequences, rows});
+    const Status status =
+        run_->Run({.ids = ids, .offsets = offsets, .cached = sequences, .picks = rows});
     ASSERT_TRUE(status.ok()) << status.ToString();
     size_t row = 0;
     for (const Part& part : parts) {
@@ -127,7 +129,7 @@ class ModelBits : public testing::TestWithParam<const char*> {
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DecoderModel> model_;
-  std::unique_ptr<StepRun> run_;
+  std::unique_ptr<ProgramRun> run_;
   std::unique_ptr<CachePools> pools_;
   std::unique_ptr<PrefixCache> cache_;
 };

@@ -101,8 +101,7 @@ Status Calibration::Run(const Program& program) {
   batch.ids = ids_;
   batch.offsets = offsets_;
   batch.input = hidden_;  // none yet for the embeddings
-  const Program* const programs[] = {&program};
-  const auto run = weights_.backend->Prepare(programs);
+  PENSTOCK_ASSIGN_OR_RETURN(const auto run, weights_.backend->Prepare(program));
   const BulkTurn turn(&weights_.backend->gate());
   return run->Run(0, batch, sinks);
 }

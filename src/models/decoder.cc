@@ -22,8 +22,8 @@ DecoderModel::DecoderModel(const DecoderFiles& files, Backend* backend,
       weights_(std::move(weights)),
       program_(DecoderProgram(config_, *weights_, files.use)) {}
 
-Expected<std::unique_ptr<StepRun>> DecoderModel::NewRun(const StepOptions& options) const {
-  return backend_->PrepareSteps(program_, options);
+Expected<std::unique_ptr<ProgramRun>> DecoderModel::NewRun(const PrepareOptions& options) const {
+  return backend_->Prepare(program_, options);
 }
 
 }  // namespace penstock

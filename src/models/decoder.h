@@ -10,7 +10,7 @@
 #include "models/decoder_weights.h"
 #include "program/backend.h"
 #include "program/program.h"
-#include "program/step.h"
+#include "program/program_run.h"
 
 namespace penstock {
 
@@ -27,8 +27,8 @@ class DecoderModel {
   uint64_t weight_bytes() const { return weights_->bytes; }
   const Backend& backend() const { return *backend_; }
 
-  // A run with a cache of its own. The model must outlive it. Errors: Backend::PrepareSteps'.
-  Expected<std::unique_ptr<StepRun>> NewRun(const StepOptions& options) const;
+  // A run with a cache of its own. The model must outlive it. Errors: Backend::Prepare'.
+  Expected<std::unique_ptr<ProgramRun>> NewRun(const PrepareOptions& options) const;
 
  private:
   DecoderModel(const DecoderFiles& files, Backend* backend,

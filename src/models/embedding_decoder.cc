@@ -98,9 +98,8 @@ bool EmbeddingDecoder::NeedsAllStates(EncoderOutput output) const {
                      [](Pooling pooling) { return pooling != Pooling::kLastToken; });
 }
 
-std::unique_ptr<ProgramRun> EmbeddingDecoder::NewHead() const {
-  const Program* const program = &program_;
-  return backend_->Prepare({&program, 1});
+Expected<std::unique_ptr<ProgramRun>> EmbeddingDecoder::NewHead() const {
+  return backend_->Prepare(program_);
 }
 
 }  // namespace penstock

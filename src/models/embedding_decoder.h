@@ -1,5 +1,5 @@
 // EmbeddingDecoder: a decoder that embeds or scores texts. Its layers are a decoder's program that
-// ends in hidden states (program/step.h runs it); pooling, dense modules or a score follow as a
+// ends in hidden states (program/program_run.h runs it); pooling, dense modules or a score follow as a
 // program of their own, which begins with those states. Immutable.
 #pragma once
 
@@ -45,7 +45,7 @@ class EmbeddingDecoder {
 
   // Head programs of kPooled or kLogits, whichever is offered, at index 0. Their input is rows of
   // states: of all tokens, or of the last ones as sequences of one token.
-  std::unique_ptr<ProgramRun> NewHead() const;
+  Expected<std::unique_ptr<ProgramRun>> NewHead() const;
 
  private:
   EmbeddingDecoder(std::unique_ptr<DecoderModel> decoder, Backend* backend)

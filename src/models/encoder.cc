@@ -93,11 +93,14 @@ struct EncoderSession::Impl {
   explicit Impl(const EncoderModel* m) : model(m) {
     std::vector<const Program*> programs;
     for (const Program& program : m->impl_->programs) programs.push_back(&program);
-    run = m->impl_->weights->backend->Prepare(programs);
+    auto prepared = m->impl_->weights->backend->Prepare(programs);
+    status = prepared.status();
+    if (prepared.ok()) run = *std::move(prepared);
   }
 
   const EncoderModel* model;
-  std::unique_ptr<ProgramRun> run;
+  Status status;                      // of preparing the programs
+  std::unique_ptr<ProgramRun> run;    // null if that failed
   std::vector<float*> sinks_in_line;  // of a Run into one array
 };
 
@@ -105,16 +108,20 @@ EncoderSession::EncoderSession(const EncoderModel* model) : impl_(std::make_uniq
 EncoderSession::~EncoderSession() = default;
 
 Status EncoderSession::Reserve(size_t tokens, size_t sequences) {
+  PENSTOCK_RETURN_IF_ERROR(impl_->status);
   return impl_->run->Reserve(tokens, sequences);
 }
-uint64_t EncoderSession::HeldBytes() const { return impl_->run->HeldBytes(); }
-uint64_t EncoderSession::BytesFor(size_t tokens, size_t sequences) const {
-  return impl_->run->BytesFor(tokens, sequences);
+uint64_t EncoderSession::HeldBytes() const {
+  return impl_->status.ok() ? impl_->run->HeldBytes() : 0;
 }
-uint64_t EncoderSession::Release() { return impl_->run->Release(); }
+uint64_t EncoderSession::BytesFor(size_t tokens, size_t sequences) const {
+  return impl_->status.ok() ? impl_->run->BytesFor(tokens, sequences) : 0;
+}
+uint64_t EncoderSession::Release() { return impl_->status.ok() ? impl_->run->Release() : 0; }
 
 Status EncoderSession::Run(const PackedBatch& batch, EncoderOutput output,
                            std::span<float* const> sinks) {
+  PENSTOCK_RETURN_IF_ERROR(impl_->status);
   const size_t index = impl_->model->impl_->IndexOf(output);
   if (index == SIZE_MAX) {
     return Status::InvalidArgument("this model does not give that output", "model");

@@ -54,7 +54,7 @@ class EncoderModel {
 class EncoderSession {
  public:
   // Memory of activations grows to the largest batch seen, in steps; Reserve allocates it
-  // beforehand.
+  // beforehand. Where the backend does not run the model's programs, both return its error.
   explicit EncoderSession(const EncoderModel* model);
   ~EncoderSession();
   Status Reserve(size_t tokens, size_t sequences);

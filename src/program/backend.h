@@ -16,34 +16,11 @@
 #include "common/status.h"
 #include "gate/compute_gate.h"
 #include "numbers/dtype.h"
-#include "program/packed_batch.h"
 #include "program/program.h"
-#include "program/step.h"
+#include "program/program_run.h"
 #include "program/view.h"
 
 namespace penstock {
-
-// Prepared programs, and the activations of one batch, which the programs share. One thread at a
-// time; HeldBytes: any thread.
-class ProgramRun {
- public:
-  virtual ~ProgramRun() = default;
-  // Allocates for batches of that size. Run allocates what is missing, and nothing for batches that
-  // fit. kResourceExhausted: out of memory.
-  virtual Status Reserve(size_t tokens, size_t sequences) = 0;
-  // What HeldBytes is, about, once batches of that size have run. The programs' weights are not
-  // read: they may be those of a DryBackend.
-  virtual uint64_t BytesFor(size_t tokens, size_t sequences) const = 0;
-  // Bytes of activations, and of scratch that all ProgramRuns of the backend share.
-  virtual uint64_t HeldBytes() const = 0;
-  // Gives the activations back to the system, and the scratch unless another ProgramRun uses it.
-  // Returns the bytes given back. The next Run allocates again.
-  virtual uint64_t Release() = 0;
-  // Runs program `index` of those prepared. sinks[s] takes the rows of the result that belong to
-  // sequence s: one, or one for each of its tokens. Errors: those of CheckBatch;
-  // kResourceExhausted: out of memory; the next Run works as usual.
-  virtual Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) = 0;
-};
 
 // A linear layer's weight and bias as stored. bias: [1, weight.rows], or none.
 struct LinearRows {
@@ -82,7 +59,7 @@ class Backend {
   virtual int threads() const { return 1; }
   // kBf16 where this processor multiplies it natively, else kF32.
   virtual DType preferred_dtype() const { return DType::kF32; }
-  // Names of what it does to be fast, for StepOptions::without.
+  // Names of what it does to be fast, for PrepareOptions::without.
   virtual std::span<const char* const> optimisations() const { return {}; }
   // Of the memory that its models lie in; 0: the system does not tell.
   virtual uint64_t AvailableBytes() const = 0;
@@ -98,13 +75,17 @@ class Backend {
   // weights of that type; kInvalidArgument: parts or rows that do not fit.
   virtual Expected<std::unique_ptr<PackedLinear>> Pack(std::span<const LinearRows> parts,
                                                        const PackOptions& options) = 0;
-  // `programs` must pass CheckProgram and outlive the run.
-  virtual std::unique_ptr<ProgramRun> Prepare(std::span<const Program* const> programs) = 0;
-
-  // A decoder's `program` must pass CheckProgram and outlive the run. kResourceExhausted: no memory
-  // for activations, or no address space for the cache.
-  virtual Expected<std::unique_ptr<StepRun>> PrepareSteps(const Program& program,
-                                                          const StepOptions& options) = 0;
+  // `programs`, one or more, must pass CheckProgram and outlive the run, which they share: they run
+  // one at a time. One with a cache is alone. kUnsupported names the operation that this backend
+  // does not run, or the kind of its cache; kInvalidArgument: options that do not fit;
+  // kResourceExhausted: no memory for activations, or no address space for the cache.
+  virtual Expected<std::unique_ptr<ProgramRun>> Prepare(std::span<const Program* const> programs,
+                                                        const PrepareOptions& options = {}) = 0;
+  Expected<std::unique_ptr<ProgramRun>> Prepare(const Program& program,
+                                                const PrepareOptions& options = {}) {
+    const Program* const programs[] = {&program};
+    return Prepare(programs, options);
+  }
 
   // Bytes of all weights kept and packed since the start, freed ones included: the progress of a
   // load. Any thread.

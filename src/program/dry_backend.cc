@@ -52,12 +52,8 @@ Expected<std::unique_ptr<PackedLinear>> DryBackend::Pack(std::span<const LinearR
                                   static_cast<int32_t>(RowsOf(parts)), options.dtype, bytes));
 }
 
-std::unique_ptr<ProgramRun> DryBackend::Prepare(std::span<const Program* const> /*programs*/) {
-  return nullptr;
-}
-
-Expected<std::unique_ptr<StepRun>> DryBackend::PrepareSteps(const Program& /*program*/,
-                                                            const StepOptions& /*options*/) {
+Expected<std::unique_ptr<ProgramRun>> DryBackend::Prepare(
+    std::span<const Program* const> /*programs*/, const PrepareOptions& /*options*/) {
   return Status::Unsupported("nothing runs on a dry backend");
 }
 

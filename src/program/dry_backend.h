@@ -22,10 +22,9 @@ class DryBackend final : public Backend {
   std::unique_ptr<Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override;
   Expected<std::unique_ptr<PackedLinear>> Pack(std::span<const LinearRows> parts,
                                                const PackOptions& options) override;
-  // Nothing runs here: null, and kUnsupported.
-  std::unique_ptr<ProgramRun> Prepare(std::span<const Program* const> programs) override;
-  Expected<std::unique_ptr<StepRun>> PrepareSteps(const Program& program,
-                                                  const StepOptions& options) override;
+  // kUnsupported: nothing runs here.
+  Expected<std::unique_ptr<ProgramRun>> Prepare(std::span<const Program* const> programs,
+                                                const PrepareOptions& options) override;
 
  private:
   const DType preferred_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace penstock {
@@ -144,46 +143,6 @@ struct SequenceReader : OpVisitor {
   bool reads = false;
 };
 
-// The first id that is negative or not below `count`.
-std::optional<int32_t> Outside(std::span<const int32_t> ids, int64_t count) {
-  for (const int32_t id : ids) {
-    if (id < 0 || id >= count) return id;
-  }
-  return std::nullopt;
-}
-
-Status CheckSequences(const Program& program, const PackedBatch& batch) {
-  for (size_t s = 0; s < batch.sequences(); ++s) {
-    const int32_t length = batch.length(s);
-    if (length <= 0 || length > program.max_length) {
-      return Status::InvalidArgument("sequence " + std::to_string(s) + " has " +
-                                         std::to_string(length) + " tokens, the model takes 1 to " +
-                                         std::to_string(program.max_length),
-                                     "inputs");
-    }
-    if (!batch.pool_skip.empty() && (batch.pool_skip[s] < 0 || batch.pool_skip[s] >= length)) {
-      return Status::InvalidArgument("pool_skip leaves nothing to pool", "pool_skip");
-    }
-  }
-  return Status::Ok();
-}
-
-Status CheckIds(const EmbedOp& embed, const PackedBatch& batch) {
-  if (const auto id = Outside(batch.ids, embed.vocabulary())) {
-    return Status::InvalidArgument(
-        "token id " + std::to_string(*id) + " is not below " + std::to_string(embed.vocabulary()),
-        "inputs");
-  }
-  // Models without a table of types ignore them.
-  if (embed.types == nullptr || embed.types->rows() <= 1) return Status::Ok();
-  if (const auto id = Outside(batch.type_ids, embed.types->rows())) {
-    return Status::InvalidArgument(
-        "type id " + std::to_string(*id) + " is not below " + std::to_string(embed.types->rows()),
-        "type_ids");
-  }
-  return Status::Ok();
-}
-
 }  // namespace
 
 const char* OpName(const Op& op) {
@@ -242,34 +201,5 @@ size_t CacheGroupOf(const AttentionShape& shape, std::span<const CacheGroup> gro
 }
 
 Status CheckProgram(const Program& program) { return Checker(program).Check(); }
-
-Status CheckBatch(const Program& program, const PackedBatch& batch, std::span<float* const> sinks) {
-  const size_t sequences = batch.sequences();
-  if (sequences == 0) return Status::InvalidArgument("the batch is empty", "inputs");
-  if (batch.offsets[0] != 0 || static_cast<size_t>(batch.offsets[sequences]) != batch.tokens()) {
-    return Status::InvalidArgument("offsets do not cover the tokens", "offsets");
-  }
-  if (!batch.type_ids.empty() && batch.type_ids.size() != batch.tokens()) {
-    return Status::InvalidArgument("one type id is needed for each token", "type_ids");
-  }
-  if (!batch.pool_skip.empty() && batch.pool_skip.size() != sequences) {
-    return Status::InvalidArgument("one pool_skip is needed for each sequence", "pool_skip");
-  }
-  PENSTOCK_RETURN_IF_ERROR(CheckSequences(program, batch));
-  if (const EmbedOp* embed = FirstOp<EmbedOp>(program)) {
-    PENSTOCK_RETURN_IF_ERROR(CheckIds(*embed, batch));
-  }
-  for (const Op& op : program.ops) {
-    const InputOp* input = std::get_if<InputOp>(&op);
-    if (input == nullptr) continue;
-    const size_t width = static_cast<size_t>(program.values[input->y].width);
-    if (batch.input.size() == batch.tokens() * width) continue;
-    return Status::InvalidArgument("one row of input is needed for each token", "inputs");
-  }
-  if (sinks.size() != sequences) {
-    return Status::InvalidArgument("one sink is needed for each sequence", "out");
-  }
-  return Status::Ok();
-}
 
 }  // namespace penstock

@@ -9,7 +9,7 @@
 //   ...
 //   pool           %pooled = mean of each sequence of %x
 //
-// A decoder's program has a cache of keys and values (program/step.h runs it):
+// A decoder's program has a cache of keys and values (program/packed_batch.h):
 //
 //   embed          %x = words[ids]
 //   attention      %context = attention(rope(norm(%x) [Wq Wk Wv]^T)), keys and values appended
@@ -50,7 +50,6 @@
 #include "program/ops/linear.h"
 #include "program/ops/picks.h"
 #include "program/ops/rows.h"
-#include "program/packed_batch.h"
 
 namespace penstock {
 
@@ -103,10 +102,5 @@ size_t CacheGroupOf(const AttentionShape& shape, std::span<const CacheGroup> gro
 // read before it is written or written over while it is read, a table that is too short for
 // max_length, ops over tokens after ops over sequences.
 Status CheckProgram(const Program& program);
-
-// Checks a batch for a program that CheckProgram passed.
-// kInvalidArgument, field: inputs (an empty batch or sequence, one longer than max_length, an id
-// outside the vocabulary), type_ids, offsets, pool_skip, out (not a sink for each sequence).
-Status CheckBatch(const Program& program, const PackedBatch& batch, std::span<float* const> sinks);
 
 }  // namespace penstock

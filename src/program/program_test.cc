@@ -1,5 +1,6 @@
 // Valid programs, and every way they can be broken.
 #include "program/program.h"
+#include "program/program_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -148,14 +148,14 @@ void StepWorker::FinishHead(const AttentionShape& shape, size_t head) {
   task.epsilon = norm.epsilon;
   task.rope_size = shape.rope_size;
   task.rope_interleaved = shape.rope_interleaved;
-  for (size_t s = 0; s < shared_.batch->sequences.size(); ++s) {
-    const StepSequence& sequence = shared_.batch->sequences[s];
-    const size_t begin = shared_.first_rows[s] * stride + column;
+  for (size_t s = 0; s < shared_.batch->sequences(); ++s) {
+    const CachedSequence& sequence = shared_.batch->cached[s];
+    const size_t begin = shared_.FirstRow(s) * stride + column;
     const bool long_rope = sequence.long_rope && shape.long_rope_cos != nullptr;
     task.rope_cos = DataOf(long_rope ? shape.long_rope_cos : shape.rope_cos);
     task.rope_sin = DataOf(long_rope ? shape.long_rope_sin : shape.rope_sin);
     task.x = (query ? at.q : at.k) + begin;
-    task.rows = static_cast<size_t>(sequence.rows);
+    task.rows = shared_.RowsOf(s);
     task.first_position = sequence.past;
     kernels_.prepare_heads(task);
     if (query) continue;
@@ -165,15 +165,14 @@ void StepWorker::FinishHead(const AttentionShape& shape, size_t head) {
 }
 
 StepWorker::SequenceWork StepWorker::WorkOf(const AttentionShape& shape, size_t sequence) const {
-  const StepSequence& one = shared_.batch->sequences[sequence];
   SequenceWork work;
   work.sequence = sequence;
-  const auto rows = static_cast<size_t>(one.rows);
-  const auto past = static_cast<size_t>(one.past);
+  const auto rows = shared_.RowsOf(sequence);
+  const auto past = static_cast<size_t>(shared_.batch->cached[sequence].past);
   const Chunks chunks = ChunksOf(shape, past, rows, past + rows);
   work.first_chunk = chunks.first;
   work.split = shared_.tuning.split_keys && rows == 1 && chunks.end - chunks.first > 1 &&
-               shared_.batch->sequences.size() <= shared_.split_sequences;
+               shared_.batch->sequences() <= shared_.split_sequences;
   const auto group = static_cast<size_t>(shape.heads / shape.kv_heads);
   work.tile_rows = std::max<size_t>(1, kAttendLines / group);
   work.pieces = work.split ? chunks.end - chunks.first : CeilDiv(rows, work.tile_rows);
@@ -186,7 +185,7 @@ void StepWorker::Attend(const AttentionOp& op) {
   size_t sequence = 0;
   SequenceWork work = WorkOf(op.shape, 0);
   size_t all = 0;
-  for (size_t s = 0; s < shared_.batch->sequences.size(); ++s) {
+  for (size_t s = 0; s < shared_.batch->sequences(); ++s) {
     all += WorkOf(op.shape, s).pieces * kv_heads;
   }
   ShareSingly(all, [&](size_t index) {
@@ -212,16 +211,15 @@ AttendTask StepWorker::TaskOf(const AttentionOp& op, const SequenceWork& work, s
   AttendTask task;
   task.kv = CacheOf(shape, work.sequence, kv_head);
   task.q_stride = static_cast<size_t>(shape.heads) * head_size;
-  task.q = shared_.qkv.data() + (shared_.first_rows[work.sequence] + first_row) * task.q_stride +
+  task.q = shared_.qkv.data() + (shared_.FirstRow(work.sequence) + first_row) * task.q_stride +
            kv_head * group * head_size;
   task.rows = rows;
   task.heads = group;
-  task.first_position =
-      shared_.batch->sequences[work.sequence].past + static_cast<int32_t>(first_row);
+  task.first_position = shared_.batch->cached[work.sequence].past + static_cast<int32_t>(first_row);
   task.scale = shape.scale;
   task.soft_cap = shape.soft_cap;
   task.window = shape.window;
-  if (!shape.causal) task.length = shared_.batch->sequences[work.sequence].rows;
+  if (!shape.causal) task.length = shared_.batch->length(work.sequence);
   return task;
 }
 
@@ -230,7 +228,7 @@ void StepWorker::FinishLines(const AttentionOp& op, const SequenceWork& work, si
                              const AttentionLines& lines) const {
   const size_t stride = shared_.Width(op.y);
   const auto head_size = static_cast<size_t>(op.shape.head_size);
-  float* const out = shared_.Data(op.y) + (shared_.first_rows[work.sequence] + first_row) * stride +
+  float* const out = shared_.Data(op.y) + (shared_.FirstRow(work.sequence) + first_row) * stride +
                      kv_head * task.heads * head_size;
   kernels_.finish_lines(
       {task.rows, task.heads, op.shape.head_size, lines.scores, lines.sums, out, stride});
@@ -238,7 +236,7 @@ void StepWorker::FinishLines(const AttentionOp& op, const SequenceWork& work, si
 
 void StepWorker::AttendRows(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
                             size_t tile) {
-  const auto all = static_cast<size_t>(shared_.batch->sequences[work.sequence].rows);
+  const auto all = shared_.RowsOf(work.sequence);
   const size_t first_row = tile * work.tile_rows;
   const size_t rows = std::min(work.tile_rows, all - first_row);
   AttendTask task = TaskOf(op, work, kv_head, first_row, rows);
