@@ -73,6 +73,6 @@ def test_from_the_command_line():
               stdin=pair["text_pair"].encode())
     assert abs(json.loads(out.stdout)["results"][0]["score"] - pair["scores"][0]) < SCORE_ERROR_MAX
     described = run("inspect", "--model", EMBEDDERS / "gemma3_mean_dense", "--program", "--length", "64")
-    assert b"both directions" in described.stdout and b"states(" in described.stdout
+    assert b"both directions" in described.stdout and b"picks(" in described.stdout
     other = run("inspect", "--model", EMBEDDERS / "qwen3_reranker", "--json")
     assert json.loads(other.stdout)["task"] == "reranking"

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from conftest import ROOT, wait_for
-from test_chat import folder  # noqa: F401  (fixtures)
+from conftest import ROOT, serving, wait_for
+from test_chat import folder, server_args as chat_args  # noqa: F401  (fixtures)
 
 VECTOR = {"input": ["a text", "another"], "model": "embed"}
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -33,6 +33,12 @@ def headers(stream, method, path, *fields, flags=4):
 
 
 HELLO = PREFACE + frame(4, 0, 0) + frame(4, 1, 0)
+
+
+@pytest.fixture(scope="module")
+def chat_server(chat_args):  # noqa: F811
+    with serving(*chat_args) as server:
+        yield server
 
 
 @pytest.fixture(scope="module", autouse=True)
