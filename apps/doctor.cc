@@ -181,7 +181,8 @@ constexpr KnownModel kKnownModels[] = {
 
 void CheckAnswers(LocalModels* local, double tolerance, DoctorReport* report) {
   const ModelInfo info = local->service->Models().front();
-  const int32_t layers = (*local->registry->Find<Engine>(""))->folder().encoder.num_hidden_layers;
+  const int32_t layers =
+      (*local->registry->Find<EncoderEngine>(""))->folder().encoder.num_hidden_layers;
   for (const KnownModel& known : kKnownModels) {
     if ((info.name + info.path).find(known.name_part) == std::string::npos ||
         info.dimensions != known.dimensions || layers != known.layers) {
@@ -274,7 +275,7 @@ int RunDoctor(const std::vector<std::string>& args) {
     return kExitFailure;
   }
   const ModelInfo info = (*local)->service->Models().front();
-  Lease<Engine> engine = *(*local)->registry->Find<Engine>("");
+  Lease<EncoderEngine> engine = *(*local)->registry->Find<EncoderEngine>("");
   const DType dtype = engine->info().dtype;
   const bool normalize = engine->folder().normalize;
   flags.dtypes = {DTypeFlag(dtype)};  // the same on every backend

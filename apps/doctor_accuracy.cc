@@ -211,7 +211,7 @@ class TypeComparison {
     PENSTOCK_ASSIGN_OR_RETURN(auto local, LocalModels::Load(model));
     if (work->inputs.empty()) {
       *work = MakeWorkload(local->service->Models().front().task, texts_);
-      layers_ = (*local->registry->Find<Engine>(""))->folder().encoder.num_hidden_layers;
+      layers_ = (*local->registry->Find<EncoderEngine>(""))->folder().encoder.num_hidden_layers;
     }
     progress.Next(fmt::format("{} inputs in {}{}{}", work->inputs.size(), dtype,
                               keep.empty() ? "" : ", but for ", keep));

@@ -17,7 +17,7 @@
 #include "devices/backends.h"
 #include "doctor/decoder_text.h"
 #include "doctor_decoder_types.h"
-#include "engine/engine.h"
+#include "engine/encoder_engine.h"
 #include "families/decoder_files.h"
 #include "generate/generator.h"
 #include "generate/text_model.h"

@@ -181,7 +181,7 @@ ServiceStats::Moment ServiceStats::Now() const {
       if (const auto seen = seen_.find(entry.name); seen != seen_.end()) model = seen->second;
       continue;
     }
-    if (TextEngine* const engine = entry.As<TextEngine>()) {
+    if (DecoderEngine* const engine = entry.As<DecoderEngine>()) {
       model.text = true;
       model.decode = engine->scheduler().totals();
       seen_[entry.name] = model;
@@ -253,7 +253,7 @@ Stats ServiceStats::Read() const {
       model.tokens = static_cast<int64_t>(window.models[m].tokens);
       model.busy_s = window.models[m].busy_s;
     }
-    if (TextEngine* const engine = entry.As<TextEngine>()) {
+    if (DecoderEngine* const engine = entry.As<DecoderEngine>()) {
       const size_t m = stats.models.size();
       const DecodeTotals done = m < window.models.size() ? window.models[m].decode : DecodeTotals();
       model.batches = static_cast<int64_t>(done.steps);

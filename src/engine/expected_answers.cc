@@ -11,7 +11,7 @@
 
 #include "common/json.h"
 #include "common/printable.h"
-#include "engine/engine.h"
+#include "engine/encoder_engine.h"
 #include "generate/generator.h"
 #include "generate/text_stream.h"
 #include "unicode/lower_case.h"
@@ -144,7 +144,7 @@ double Cosine(std::span<const float> a, std::span<const float> b) {
 // The answers of one encoder, or of a decoder that embeds or scores.
 class EncoderComparison {
  public:
-  EncoderComparison(const ExpectedAnswers& expected, const EngineParts& parts, CheckClock* clock)
+  EncoderComparison(const ExpectedAnswers& expected, const EncoderParts& parts, CheckClock* clock)
       : expected_(expected), parts_(parts), clock_(*clock) {}
 
   Status Run() {
@@ -230,7 +230,7 @@ class EncoderComparison {
   }
 
   const ExpectedAnswers& expected_;
-  const EngineParts& parts_;
+  const EncoderParts& parts_;
   CheckClock& clock_;
   size_t tokens_ = 0;  // of the texts so far
 };
@@ -251,7 +251,7 @@ Expected<std::optional<ExpectedAnswers>> ExpectedAnswers::Read(const std::string
   return std::optional<ExpectedAnswers>(*std::move(read));
 }
 
-Status CompareAnswers(const ExpectedAnswers& expected, const EngineParts& parts,
+Status CompareAnswers(const ExpectedAnswers& expected, const EncoderParts& parts,
                       CheckClock* clock) {
   const Status status = EncoderComparison(expected, parts, clock).Run();
   return status.code() == StatusCode::kInvalidArgument ? status.Annotate(kFile) : status;

@@ -22,8 +22,8 @@
 
 namespace penstock {
 
-struct EngineParts;  // engine.h
-struct TextModel;    // generate/text_model.h
+struct EncoderParts;  // encoder_engine.h
+struct TextModel;     // generate/text_model.h
 class Backend;
 
 struct ExpectedAnswers {
@@ -49,7 +49,8 @@ struct ExpectedAnswers {
 
 // kInternal: another result, whose message has what was expected and what was found.
 // kInvalidArgument: answers that this model does not give. Batches run in turns of `clock`.
-Status CompareAnswers(const ExpectedAnswers& expected, const EngineParts& parts, CheckClock* clock);
+Status CompareAnswers(const ExpectedAnswers& expected, const EncoderParts& parts,
+                      CheckClock* clock);
 Status CompareAnswers(const ExpectedAnswers& expected, const TextModel& model, CheckClock* clock);
 
 }  // namespace penstock

@@ -26,7 +26,7 @@ class ExpectedAnswersTest : public testing::Test {
     const auto expected = Read(json);
     EXPECT_TRUE(expected.ok()) << expected.status().ToString();
     if (!expected.ok()) return expected.status();
-    EngineParts parts = FakeParts(task);
+    EncoderParts parts = FakeParts(task);
     CheckClock clock(std::chrono::hours(1), nullptr);
     return CompareAnswers(**expected, parts, &clock);
   }
@@ -125,7 +125,7 @@ TEST_F(ExpectedAnswersTest, TextsAreBoundedTogether) {
   for (int i = 0; i < 1000; ++i) text += "t10 ";
   expected.texts.assign(5, text);
   expected.embeddings.assign(5, {10000, 1002, 3, 4});
-  EngineParts parts = FakeParts(ModelTask::kEmbedding);
+  EncoderParts parts = FakeParts(ModelTask::kEmbedding);
   parts.max_tokens = 2000;
   CheckClock clock(std::chrono::hours(1), nullptr);
   const Status status = CompareAnswers(expected, parts, &clock);

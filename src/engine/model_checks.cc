@@ -8,9 +8,9 @@
 #include "checks/check_records.h"
 #include "checks/known_answers.h"
 #include "common/log.h"
-#include "engine/engine.h"
+#include "engine/decoder_engine.h"
+#include "engine/encoder_engine.h"
 #include "engine/expected_answers.h"
-#include "engine/text_engine.h"
 #include "families/decoder_files.h"
 
 namespace penstock {
@@ -75,8 +75,8 @@ Status CheckDecoder(const std::string& path, const TextModel& model, Backend* ba
 
 }  // namespace
 
-Status CheckEngine(const std::string& path, const EngineOptions& options, Clock::time_point begun,
-                   Backend* backend, const EngineParts& parts) {
+Status CheckEncoderEngine(const std::string& path, const EncoderEngineOptions& options,
+                          Clock::time_point begun, Backend* backend, const EncoderParts& parts) {
   if (!options.check.on) return Status::Ok();
   const ModelToCheck model = {
       options.name, path, parts.fingerprint,
@@ -98,8 +98,8 @@ Status CheckEngine(const std::string& path, const EngineOptions& options, Clock:
       });
 }
 
-Status CheckTextEngine(const std::string& path, const TextEngineOptions& options,
-                       Clock::time_point begun, Backend* backend, const TextModel& model) {
+Status CheckDecoderEngine(const std::string& path, const DecoderEngineOptions& options,
+                          Clock::time_point begun, Backend* backend, const TextModel& model) {
   if (!options.check.on) return Status::Ok();
   const std::string settings = fmt::format(
       "{} {} {}", backend->name(), options.model.dtype ? DTypeName(*options.model.dtype) : "auto",

@@ -10,10 +10,10 @@
 namespace penstock {
 
 class Backend;
-struct EngineOptions;      // engine.h
-struct EngineParts;        // engine.h
-struct TextEngineOptions;  // text_engine.h
-struct TextModel;          // generate/text_model.h
+struct EncoderEngineOptions;  // encoder_engine.h
+struct EncoderParts;          // encoder_engine.h
+struct DecoderEngineOptions;  // decoder_engine.h
+struct TextModel;             // generate/text_model.h
 
 struct ModelCheckOptions {
   bool on = false;
@@ -23,9 +23,9 @@ struct ModelCheckOptions {
 
 // Of the model at `path`, whose load began then; nothing where options.check is off. Batches run in
 // turns of the backend's gate. Errors: those of CheckRunner, CheckSteps and CompareAnswers.
-Status CheckEngine(const std::string& path, const EngineOptions& options, Clock::time_point begun,
-                   Backend* backend, const EngineParts& parts);
-Status CheckTextEngine(const std::string& path, const TextEngineOptions& options,
-                       Clock::time_point begun, Backend* backend, const TextModel& model);
+Status CheckEncoderEngine(const std::string& path, const EncoderEngineOptions& options,
+                          Clock::time_point begun, Backend* backend, const EncoderParts& parts);
+Status CheckDecoderEngine(const std::string& path, const DecoderEngineOptions& options,
+                          Clock::time_point begun, Backend* backend, const TextModel& model);
 
 }  // namespace penstock

@@ -44,7 +44,7 @@ class RegistryDevicesTest : public testing::Test {
     return needs.ok() ? needs->least : ModelBytes();
   }
   std::vector<float> Embedding(const std::string& name) {
-    const auto engine = registry_->Find<Engine>(name);
+    const auto engine = registry_->Find<EncoderEngine>(name);
     EXPECT_TRUE(engine.ok()) << engine.status().ToString();
     if (!engine.ok()) return {};
     auto job = std::make_unique<EncodeJob>();

@@ -76,7 +76,7 @@ Expected<std::unique_ptr<Model>> LoadTokenizer(const ModelSpec& spec, Metrics* m
     PENSTOCK_ASSIGN_OR_RETURN(path, ResolveModel(path, resolve));
   }
   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
-                            Engine::LoadTokenizer(path, spec.options.encoder, metrics));
+                            EncoderEngine::LoadTokenizer(path, spec.options.encoder, metrics));
   return model;
 }
 
