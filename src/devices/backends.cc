@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cpu/cpu_backend.h"
+#include "cpu/self_check.h"
 
 namespace penstock {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 struct DeviceRow {
   const char* name;
   Expected<std::unique_ptr<Backend>> (*make)(const DeviceOptions& options);
+  std::vector<KernelDifference> (*check_kernels)();
 };
 
 // The best one first.
@@ -19,7 +21,8 @@ constexpr DeviceRow kDevices[] = {
     {"cpu",
      [](const DeviceOptions& options) {
        return NewCpuBackend({options.threads, options.pin, options.isa});
-     }},
+     },
+     cpu::CheckKernels},
 };
 
 }  // namespace
@@ -47,6 +50,14 @@ Expected<std::unique_ptr<Backend>> NewBackend(const DeviceOptions& options) {
   return std::find_if(std::begin(kDevices), std::end(kDevices),
                       [&](const DeviceRow& row) { return options.device == row.name; })
       ->make(options);
+}
+
+std::vector<KernelDifference> CheckKernels() {
+  std::vector<KernelDifference> all;
+  for (const DeviceRow& row : kDevices) {
+    for (KernelDifference& one : row.check_kernels()) all.push_back(std::move(one));
+  }
+  return all;
 }
 
 }  // namespace penstock

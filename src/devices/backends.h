@@ -3,10 +3,12 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "devices/devices.h"
 #include "program/backend.h"
+#include "program/kernel_difference.h"
 
 namespace penstock {
 
@@ -24,5 +26,8 @@ std::string DeviceNames();
 
 // Errors: those of ParseDevice, and of the device.
 Expected<std::unique_ptr<Backend>> NewBackend(const DeviceOptions& options);
+
+// Each kernel of each device that this machine has beside the plain one, on random input.
+std::vector<KernelDifference> CheckKernels();
 
 }  // namespace penstock

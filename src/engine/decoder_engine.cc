@@ -1,5 +1,7 @@
 #include "engine/decoder_engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -53,7 +55,15 @@ Expected<std::unique_ptr<DecoderEngine>> DecoderEngine::Load(const std::string& 
   PENSTOCK_ASSIGN_OR_RETURN(
       ModelTemplates templates,
       ModelTemplates::Make(model->chat_templates, options.chat_template, options.name));
-  PENSTOCK_RETURN_IF_ERROR(CheckDecoderEngine(path, options, begun, backend, *model));
+  const std::optional<DType> dtype = options.model.dtype;
+  PENSTOCK_RETURN_IF_ERROR(CheckLoad(
+      {.name = options.name,
+       .path = path,
+       .fingerprint = "",
+       .settings =
+           fmt::format("{} {}", dtype ? DTypeName(*dtype) : "auto", DTypeName(model->cache_type)),
+       .begun = begun},
+      options.check, backend, *model));
   DecodeSchedulerOptions made = options.scheduler;
   made.model = options.name;
   made.gate = &backend->gate();

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "checks/model_load.h"
 #include "common/status.h"
 #include "engine/model.h"
-#include "engine/model_checks.h"
 #include "engine/model_templates.h"
 #include "generate/decode_scheduler.h"
 #include "generate/text_model.h"
@@ -36,7 +36,7 @@ class DecoderEngine final : public Model {
 
   // Reads the model at `path`, a folder or a .gguf file. `backend` and `metrics` must outlive the
   // engine. Errors: those of TextModel::Load, ModelTemplates::Make,
-  // DecodeScheduler::Make and, with options.check, CheckDecoderEngine.
+  // DecodeScheduler::Make and, with options.check, CheckLoad.
   static Expected<std::unique_ptr<DecoderEngine>> Load(const std::string& path,
                                                        const DecoderEngineOptions& options,
                                                        Backend* backend, Metrics* metrics);

@@ -138,7 +138,8 @@ Status LoadDecoderParts(const EncoderEngineOptions& options, Backend* backend,
       static_cast<uint64_t>(DecoderRunner::kCachedBytesMax +
                             decoder.context * KvBytesPerToken(files.config, value_bytes));
   const std::shared_ptr<const EmbeddingDecoder> shared = std::move(model);
-  parts->linear_checker = [shared, path = folder.path, cache, backend]() -> Expected<LinearCheck> {
+  parts->linear_checker = [shared, path = folder.path, cache,
+                           backend]() -> Expected<KernelDifference> {
     PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles stored,
                               DecoderFiles::Open(path, DecoderUse::kEmbed));
     return CheckDecoderLinear(shared->decoder(), stored, cache, backend);

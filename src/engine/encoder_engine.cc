@@ -9,6 +9,7 @@
 #include <mutex>
 #include <span>
 
+#include "checks/known_answers.h"
 #include "common/log.h"
 #include "common/memory.h"
 #include "common/waiting_lock.h"
@@ -274,6 +275,18 @@ Expected<std::optional<DType>> ParseDType(const std::string& name) {
                                  "dtype");
 }
 
+RunnerToCheck EncoderParts::ToCheck(const BatchTimes& times) const {
+  return {.runner = runners[0].get(),
+          .output = num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled,
+          .vocab_size = folder.encoder.vocab_size,
+          .max_tokens = max_tokens,
+          .times = times,
+          .same_bits = same_bits,
+          .folder = &folder,
+          .tokenizer = tokenizer.get(),
+          .dtype = dtype};
+}
+
 Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::Load(const std::string& path,
                                                              const EncoderEngineOptions& options,
                                                              Backend* backend, Metrics* metrics) {
@@ -307,7 +320,15 @@ Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::Load(const std::string& 
       parts.runners.size() *
       parts.runners[0]->BytesFor(static_cast<size_t>(measured.scheduler.max_batch_tokens),
                                  static_cast<size_t>(measured.scheduler.max_batch_rows));
-  PENSTOCK_RETURN_IF_ERROR(CheckEncoderEngine(path, measured, begun, backend, parts));
+  PENSTOCK_RETURN_IF_ERROR(CheckLoad(
+      {.name = options.name,
+       .path = path,
+       .fingerprint = parts.fingerprint,
+       .settings =
+           fmt::format("{} {} {}", DTypeName(parts.dtype), TypeOverridesText(parts.int8_keep),
+                       PoolingModeName(parts.folder.pooling)),
+       .begun = begun},
+      options.check, backend, parts.ToCheck(measured.scheduler.times), parts.linear_checker));
   parts.linear_checker = nullptr;     // holds the model
   parts.runners[0]->ReleaseMemory();  // the largest batch tried may be larger than any to come
   TrimHeap();                         // what the tensors passed through while they were packed

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "checks/linear_check.h"
+#include "checks/model_load.h"
 #include "common/status.h"
 #include "engine/model.h"
-#include "engine/model_checks.h"
 #include "families/model_folder.h"
 #include "metrics/metrics.h"
 #include "models/linear_types.h"
@@ -24,6 +24,8 @@
 #include "text/tokenizer.h"
 
 namespace penstock {
+
+struct RunnerToCheck;  // checks/known_answers.h
 
 struct EncoderEngineOptions {
   std::string name;      // as served
@@ -57,6 +59,9 @@ struct EncoderParts : EngineInfo {
   std::vector<std::unique_ptr<EncoderRunner>> runners;
   LinearChecker linear_checker;  // used by Load alone; null: the layers are not Penstock's
   bool same_bits = true;         // of a result, whatever shares the batch
+
+  // These, as checks see them. `times`: of batches.
+  RunnerToCheck ToCheck(const BatchTimes& times) const;
 };
 
 class EncoderEngine final : public Model {

@@ -1,5 +1,5 @@
 // Loads of models with their checks on.
-#include "engine/model_checks.h"
+#include "checks/model_load.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "checks/check_records.h"
+#include "checks/known_answers.h"
 #include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/decoder_engine.h"
@@ -105,8 +106,9 @@ TEST_F(ModelChecksTest, WeightsThatAreNoNumbersAreRefused) {
 // Counts the batches of a check.
 int RunsOf(const std::string& path, const EncoderEngineOptions& options, Backend* backend) {
   int runs = 0;
-  EncoderParts parts = FakeParts(ModelTask::kEmbedding, 1, [&] { ++runs; });
-  const Status status = CheckEncoderEngine(path, options, Clock::now(), backend, parts);
+  const EncoderParts parts = FakeParts(ModelTask::kEmbedding, 1, [&] { ++runs; });
+  const Status status = CheckLoad({"m", path, "", "f32", Clock::now()}, options.check, backend,
+                                  parts.ToCheck({}), nullptr);
   EXPECT_TRUE(status.ok()) << status.ToString();
   return runs;
 }
