@@ -3,7 +3,7 @@
 #include "bench/model_share.h"
 #include "command_line.h"
 #include "commands.h"
-#include "engine/engine.h"
+#include "engine/encoder_engine.h"
 #include "hub/hub.h"
 #include "load/self_process.h"
 

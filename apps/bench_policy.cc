@@ -76,7 +76,8 @@ int RunBenchPolicy(const std::vector<std::string>& args) {
     model.threads = flags.threads;
     auto local = LocalModels::Load(model);
     if (!local.ok()) return line.Fail(local.status());
-    flags.options.times = (*local)->registry->List().front().As<Engine>()->scheduler().times();
+    flags.options.times =
+        (*local)->registry->List().front().As<EncoderEngine>()->scheduler().times();
   }
   BenchRecords records;
   Status status = RunPolicyBench(flags.options, &records);

@@ -12,7 +12,7 @@
 
 #include "chat_message.h"
 #include "common/kv_block.h"
-#include "engine/text_engine.h"
+#include "engine/decoder_engine.h"
 #include "generate/text_stream.h"
 
 namespace penstock {

@@ -1,201 +1,53 @@
-// penstock doctor: does this model compute here what it should? Each line is one check.
-//
-//   load       the folder is understood and its weights fit together
-//   tokenizer  decoding and encoding again gives the same tokens
-//   finite     results are finite, and of length 1 where the model normalises
-//   batch      a text gives the same bits alone and among others
-//   threads    and the same bits with one thread
-//   kernels    each kernel of each instruction set agrees with the plain one, on random input,
-//              and so does the whole model
-//   answers    for models known to Penstock: results agree with the reference implementation
-//   accuracy   how far bf16 and int8 are from f32 on many texts; WARN: not advisable
-//
-// Those of a decoder are in doctor_decoder.h.
+// penstock doctor: does this model compute here what it should? Each line is one check of
+// checks/list.cc. WARN: a type of the model's layers or cache is not advisable.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <cstdio>
+#include <functional>
+#include <memory>
 #include <optional>
 
-#include "api/scores.h"
-#include "checks/linear_check.h"
+#include "checks/check.h"
+#include "checks/text_results.h"
 #include "commands.h"
-#include "cpu/self_check.h"
+#include "devices/backends.h"
 #include "doctor_accuracy.h"
 #include "doctor_decoder.h"
-#include "doctor_report.h"
 #include "inspect_decoder.h"
 #include "model_flags.h"
-#include "request_window.h"
 
 namespace penstock {
 namespace {
 
-// Texts of different lengths and scripts, for different shapes of batches.
-const std::vector<std::string>& Texts() {
-  static const std::vector<std::string> texts = {
-      "That is a happy person",
-      "That is a very happy person",
-      "a",
-      "The penstock carries water from the reservoir to the turbine; its gate regulates the flow.",
-      "Größe, naïve café, 北京大学, здравствуйте, 🙂",
-      "0123456789 3.14159 https://example.org/path?query=1#fragment",
-      std::string(2000, 'x') + " a word longer than any vocabulary",
-      [] {
-        std::string text;
-        for (int i = 0; i < 300; ++i) text += "water flows down the pipe and turns the wheel ";
-        return text;
-      }(),
-  };
-  return texts;
-}
-
 // Raw output rows of a model for the texts: vectors, or logits.
-Expected<std::vector<std::vector<float>>> Outputs(LocalModels* local,
-                                                  const std::vector<std::string>& texts) {
-  std::vector<std::vector<float>> rows;
-  const ModelInfo info = local->service->Models().front();
-  if (info.task == "embedding") {
-    EmbedRequest request;
-    for (const std::string& text : texts) {
-      Input input;
-      input.text = text;
-      request.inputs.push_back(std::move(input));
-    }
-    request.text.prompt = "";
-    request.text.truncate = true;
-    PENSTOCK_ASSIGN_OR_RETURN(auto response, Ask<EmbedResponse>([&](Callback<EmbedResponse> done) {
-                                               local->service->Embed(request, {}, std::move(done));
-                                             }).get());
-    for (size_t from = 0; from < response.values.size(); from += response.dimensions) {
-      const auto begin = response.values.begin() + static_cast<ptrdiff_t>(from);
-      rows.emplace_back(begin, begin + response.dimensions);
-    }
-    return rows;
+Expected<ModelRows> Outputs(LocalModels* local, const std::vector<std::string>& texts) {
+  Workload work = {local->service->Models().front().task, {}, 0};
+  const bool embeds = work.task == "embedding";
+  for (const std::string& text : texts) {
+    work.inputs.push_back({text, embeds ? std::nullopt : std::optional("A second text.")});
   }
-  ClassifyRequest request;
-  request.raw_scores = true;
-  request.text.truncate = true;
-  for (const std::string& text : texts) request.inputs.push_back({text, "A second text."});
-  PENSTOCK_ASSIGN_OR_RETURN(auto response,
-                            Ask<ClassifyResponse>([&](Callback<ClassifyResponse> done) {
-                              local->service->Classify(request, {}, std::move(done));
-                            }).get());
-  for (const auto& labels : response.inputs) {
-    auto& row = rows.emplace_back(labels.size());
-    for (const auto& label : labels) row[label.id] = label.score;
+  PENSTOCK_ASSIGN_OR_RETURN(const ResultRows rows, AskAll(local->service.get(), work));
+  ModelRows out;
+  for (size_t i = 0; i < rows.count(); ++i)
+    out.emplace_back(rows.row(i).begin(), rows.row(i).end());
+  return out;
+}
+
+// Prints a line for each check.
+class DoctorReport {
+ public:
+  void operator()(Verdict verdict, const std::string& check, const std::string& text) {
+    constexpr const char* kWords[] = {"ok", "WARN", "-", "FAIL"};
+    std::printf("%-4s  %-9s  %s\n", kWords[static_cast<size_t>(verdict)], check.c_str(),
+                text.c_str());
+    std::fflush(stdout);
+    failed_ = failed_ || verdict == Verdict::kFailed;
   }
-  return rows;
-}
+  int ExitCode() const { return failed_ ? kExitFailure : kExitOk; }
 
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-double RelativeError(const std::vector<float>& a, const std::vector<float>& b) {
-  double largest = 0, error = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    largest = std::max({largest, std::abs(double{a[i]}), std::abs(double{b[i]})});
-    error = std::max(error, std::abs(double{a[i]} - b[i]));
-  }
-  return largest == 0 ? 0 : error / largest;
-}
-
-void CheckFinite(const std::vector<std::vector<float>>& rows, bool unit_length,
-                 DoctorReport* report) {
-  double worst = 0;
-  bool finite = true;
-  for (const auto& row : rows) {
-    double squares = 0;
-    for (const float x : row) {
-      finite = finite && std::isfinite(x);
-      squares += double{x} * x;
-    }
-    worst = std::max(worst, std::abs(std::sqrt(squares) - 1));
-  }
-  const bool ok = finite && (!unit_length || worst < 1e-5);
-  report->Line(ok, "finite",
-               unit_length ? fmt::format("lengths differ from 1 by {:.1e} at most", worst)
-                           : "every number is finite");
-}
-
-void CheckBatch(LocalModels* local, const std::vector<std::vector<float>>& together,
-                DoctorReport* report) {
-  for (size_t i = 0; i < Texts().size(); ++i) {
-    const auto alone = Outputs(local, {Texts()[i]});
-    if (!alone.ok()) return report->Line(false, "batch", alone.status().message());
-    if (!SameBits(alone->front(), together[i])) {
-      return report->Line(false, "batch",
-                          fmt::format("text {} gives other bits alone than among others: {:.1e}", i,
-                                      RelativeError(alone->front(), together[i])));
-    }
-  }
-  report->Line(true, "batch",
-               fmt::format("{} texts: the same bits alone and together", Texts().size()));
-}
-
-// Results of the same model on another backend.
-Expected<std::vector<std::vector<float>>> OutputsWith(ModelOptions flags, int threads,
-                                                      const std::string& isa) {
-  flags.threads = threads;
-  flags.isa = isa;
-  PENSTOCK_ASSIGN_OR_RETURN(auto local, LocalModels::Load(flags));
-  return Outputs(local.get(), Texts());
-}
-
-void CheckThreads(const ModelOptions& flags, const std::vector<std::vector<float>>& rows,
-                  DoctorReport* report) {
-  const auto other = OutputsWith(flags, 1, flags.isa);
-  if (!other.ok()) return report->Line(false, "threads", other.status().message());
-  report->Line(std::equal(rows.begin(), rows.end(), other->begin(), other->end(), SameBits),
-               "threads", "one thread gives the same bits");
-}
-
-void CheckKernels(const ModelOptions& flags, const std::vector<std::vector<float>>& rows,
-                  const std::string& backend, double tolerance, DoctorReport* report) {
-  const auto plain = OutputsWith(flags, flags.threads, "scalar");
-  if (!plain.ok()) return report->Line(false, "kernels", plain.status().message());
-  double worst = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    worst = std::max(worst, RelativeError(rows[i], (*plain)[i]));
-  }
-  report->Line(
-      worst < tolerance, "kernels",
-      fmt::format("{} and plain kernels differ by {:.1e} of the largest number", backend, worst));
-}
-
-// Cosines of sentence pairs as sentence-transformers 6.2.0 gives them on a CPU; the same numbers as
-// in tests/golden/minilm/expected.json.
-struct KnownModel {
-  const char* name_part;
-  int32_t layers;
-  int32_t dimensions;
-  const char* first;
-  const char* second;
-  double cosine;
+ private:
+  bool failed_ = false;
 };
-constexpr KnownModel kKnownModels[] = {
-    {"all-MiniLM-L6-v2", 6, 384, "That is a happy person", "That is a very happy person", 0.942915},
-};
-
-void CheckAnswers(LocalModels* local, double tolerance, DoctorReport* report) {
-  const ModelInfo info = local->service->Models().front();
-  const int32_t layers = (*local->registry->Find<Engine>(""))->folder().encoder.num_hidden_layers;
-  for (const KnownModel& known : kKnownModels) {
-    if ((info.name + info.path).find(known.name_part) == std::string::npos ||
-        info.dimensions != known.dimensions || layers != known.layers) {
-      continue;
-    }
-    const auto rows = Outputs(local, {known.first, known.second});
-    if (!rows.ok()) return report->Line(false, "answers", rows.status().message());
-    const double cosine = SimilarityOf("cosine", (*rows)[0], (*rows)[1]);
-    return report->Line(std::abs(cosine - known.cosine) < tolerance, "answers",
-                        fmt::format("{}: cosine of a known pair is {:.6f}, the reference {:.6f}",
-                                    known.name_part, cosine, known.cosine));
-  }
-  report->Skip("answers", "no known answers for this model");
-}
 
 int RunDecoder(const CommandLine& line, const DecoderPlace& place, const ModelOptions& flags,
                const AccuracyFlags& accuracy) {
@@ -205,38 +57,58 @@ int RunDecoder(const CommandLine& line, const DecoderPlace& place, const ModelOp
     }
   }
   DoctorReport report;
-  DiagnoseDecoder(place, flags, accuracy, &report);
-  return report.failed() ? kExitFailure : kExitOk;
+  DiagnoseDecoder(place, flags, accuracy, std::ref(report));
+  return report.ExitCode();
+}
+
+// The checks of an encoder, or of a decoder that embeds or scores.
+void DiagnoseEncoder(ModelOptions flags, const AccuracyFlags& accuracy, const SayOfCheck& say) {
+  const auto not_loaded = [&](const Status& status) {
+    say(Verdict::kFailed, "load", status.message());
+  };
+  TakeDefaultModel(&flags);
+  if (const Status fetched = FetchModels(flags); !fetched.ok()) return not_loaded(fetched);
+  auto loaded = LocalModels::Load(flags);
+  if (!loaded.ok()) return not_loaded(loaded.status());
+  std::unique_ptr<LocalModels> local = *std::move(loaded);
+  const ModelInfo info = local->service->Models().front();
+  // LocalModels wait for leases when they end.
+  Lease<EncoderEngine> engine = *local->registry->Find<EncoderEngine>("");
+  CheckSubject subject;
+  subject.dtype = engine->info().dtype;
+  subject.tokenizer = &engine->tokenizer();
+  flags.dtypes = {DTypeFlag(subject.dtype)};  // the same on every backend
+  say(Verdict::kOk, "load",
+      fmt::format("{}: {}, {}, {} parameters, {}, {}", info.name, info.task, info.architecture,
+                  info.parameters, DTypeFlag(subject.dtype), info.backend));
+  const auto again = [&](const std::vector<std::string>& texts,
+                         TextsSource::Again how) -> Expected<ModelRows> {
+    engine = {};
+    local.reset();  // its memory and processors are needed for the other
+    ModelOptions other = flags;
+    if (how == TextsSource::Again::kOneThread) other.threads = 1;
+    if (how == TextsSource::Again::kPlainKernels) other.isa = "scalar";
+    PENSTOCK_ASSIGN_OR_RETURN(const auto loaded_again, LocalModels::Load(other));
+    return Outputs(loaded_again.get(), texts);
+  };
+  const ModelFolder& folder = engine->folder();
+  const auto results =
+      TextResultsOf({.name = info.name + info.path,
+                     .backend = info.backend,
+                     .layers = folder.encoder.num_hidden_layers,
+                     .dimensions = info.dimensions,
+                     .unit_length = info.task == "embedding" && folder.normalize,
+                     .rows = [&](const auto& texts) { return Outputs(local.get(), texts); },
+                     .rows_again = again});
+  subject.results = results.get();
+  subject.kernels = CheckKernels;
+  subject.accuracy = [&](const Say& tell) {
+    return SkipAccuracy(accuracy, tell) ? Status::Ok() : CompareTypes(flags, accuracy, tell);
+  };
+  ReportChecks(CheckTime::kDoctor, subject, say);
 }
 
 }  // namespace
-
-void CheckTokenizer(const Tokenizer& tokenizer, DoctorReport* report) {
-  const std::string text = "the water flows down the pipe and turns the wheel";
-  Encoding first, second;
-  EncodeOptions options;
-  options.add_special_tokens = false;
-  if (!tokenizer.Encode(text, options, &first).ok()) {
-    return report->Line(false, "tokenizer", "cannot encode a plain sentence");
-  }
-  const std::string decoded = tokenizer.Decode(first.ids, true);
-  const bool ok = tokenizer.Encode(decoded, options, &second).ok() && first.ids == second.ids;
-  report->Line(ok, "tokenizer",
-               fmt::format("{} tokens, decoded and encoded again: {}", first.ids.size(), decoded));
-}
-
-void CheckEachKernel(DoctorReport* report) {
-  const std::vector<cpu::KernelCheck> checks = cpu::CheckKernels();
-  for (const cpu::KernelCheck& check : checks) {
-    if (check.ok()) continue;
-    return report->Line(
-        false, "kernels",
-        fmt::format("{} {}: differs by {:.1e} of the largest number, {:.1e} is allowed", check.isa,
-                    check.kernel, check.error, check.error_max));
-  }
-  report->Line(true, "kernels",
-               fmt::format("{} checks of vector kernels against plain ones", checks.size()));
-}
 
 int RunDoctor(const std::vector<std::string>& args) {
   CommandLine line("doctor",
@@ -259,52 +131,12 @@ int RunDoctor(const std::vector<std::string>& args) {
   DoctorReport report;
   const auto decoder = FindDecoder(flags);
   if (!decoder.ok()) {
-    report.Line(false, "load", decoder.status().message());
+    report(Verdict::kFailed, "load", decoder.status().message());
     return kExitFailure;
   }
   if (*decoder) return RunDecoder(line, **decoder, flags, accuracy);
-  TakeDefaultModel(&flags);
-  if (const Status fetched = FetchModels(flags); !fetched.ok()) {
-    report.Line(false, "load", fetched.message());
-    return kExitFailure;
-  }
-  auto local = LocalModels::Load(flags);
-  if (!local.ok()) {
-    report.Line(false, "load", local.status().message());
-    return kExitFailure;
-  }
-  const ModelInfo info = (*local)->service->Models().front();
-  Lease<Engine> engine = *(*local)->registry->Find<Engine>("");
-  const DType dtype = engine->info().dtype;
-  const bool normalize = engine->folder().normalize;
-  flags.dtypes = {DTypeFlag(dtype)};  // the same on every backend
-  report.Line(true, "load",
-              fmt::format("{}: {}, {}, {} parameters, {}, {}", info.name, info.task,
-                          info.architecture, info.parameters, DTypeFlag(dtype), info.backend));
-  CheckTokenizer(engine->tokenizer(), &report);
-  engine = {};  // LocalModels end before this function does, and wait for leases
-  const auto rows = Outputs(local->get(), Texts());
-  if (!rows.ok()) {
-    report.Line(false, "finite", rows.status().message());
-    return kExitFailure;
-  }
-  CheckFinite(*rows, info.task == "embedding" && normalize, &report);
-  CheckBatch(local->get(), *rows, &report);
-  CheckAnswers(local->get(), CosineTolerance(dtype), &report);
-  local->reset();  // its memory and processors are needed for the others
-  CheckThreads(flags, *rows, &report);
-  CheckEachKernel(&report);
-  CheckKernels(flags, *rows, info.backend, KernelTolerance(dtype), &report);
-  if (accuracy.count != 0) {
-    const Status compared =
-        CompareTypes(flags, accuracy, [&](bool advisable, const std::string& text) {
-          report.Advise(advisable, "accuracy", text);
-        });
-    if (!compared.ok()) report.Line(false, "accuracy", compared.message());
-  } else {
-    report.Skip("accuracy", "--accuracy-texts is 0");
-  }
-  return report.failed() ? kExitFailure : kExitOk;
+  DiagnoseEncoder(flags, accuracy, std::ref(report));
+  return report.ExitCode();
 }
 
 }  // namespace penstock

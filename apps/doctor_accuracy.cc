@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "checks/accuracy.h"
+#include "checks/varied_texts.h"
 #include "common/step_progress.h"
 #include "corpus/row_reader.h"
-#include "doctor/accuracy.h"
-#include "doctor/varied_texts.h"
 #include "load/records.h"
 #include "models/linear_types.h"
 #include "request_window.h"
@@ -37,13 +37,6 @@ Expected<std::vector<std::string>> ReadTexts(const AccuracyFlags& flags) {
   return texts;
 }
 
-// The inputs of a comparison, and the model's answers as rows.
-struct Workload {
-  std::string task;
-  std::vector<ClassifyInput> inputs;  // embeddings: `first` alone
-  size_t lists = 0;                   // reranking: queries, of equally many passages each
-};
-
 // Rerankers: some of the texts ask, all of the others answer.
 Workload MakeWorkload(const std::string& task, const std::vector<std::string>& texts) {
   Workload work{task, {}, 0};
@@ -64,7 +57,190 @@ Workload MakeWorkload(const std::string& task, const std::vector<std::string>& t
   return work;
 }
 
-// Rows of answers in the order of the inputs: vectors or logits.
+// Rows of scores as the lists that are ranked: a query's passages, or every label's texts.
+ResultRows AsLists(const Workload& work, const ResultRows& rows) {
+  if (work.task == "reranking") return {rows.values, rows.values.size() / work.lists};
+  ResultRows lists{{}, rows.count()};
+  for (size_t label = 0; label < std::min(rows.width, kLabelsMax); ++label) {
+    for (size_t i = 0; i < rows.count(); ++i) lists.values.push_back(rows.row(i)[label]);
+  }
+  return lists;
+}
+
+// The accuracy of one type, for any task.
+struct Outcome {
+  std::string text;
+  std::string beyond;  // "" = within the limits
+  double badness = 0;  // to compare kept parts by
+};
+
+Verdict VerdictOf(const Outcome& outcome) {
+  return outcome.beyond.empty() ? Verdict::kOk : Verdict::kAdvice;
+}
+
+Outcome Compare(const Workload& work, const ResultRows& f32, const ResultRows& other,
+                const AccuracyLimits& limits, const std::string& record, BenchRecords* records) {
+  Outcome outcome;
+  const auto add = [&](const char* name, double value, const char* unit) {
+    if (records != nullptr) records->Add("accuracy." + record + "." + name, value, unit);
+  };
+  double spearman = 0, overlap = 0;
+  if (work.task == "embedding") {
+    const EmbeddingAccuracy accuracy = CompareEmbeddings(f32, other);
+    add("cosine_mean", accuracy.cosine_mean, "1");
+    add("cosine_min", accuracy.cosine_min, "1");
+    outcome.text =
+        fmt::format("cosine mean {:.6f}, min {:.6f}", accuracy.cosine_mean, accuracy.cosine_min);
+    outcome.beyond = accuracy.Beyond(limits);
+    outcome.badness = 1 - accuracy.cosine_mean;
+    spearman = accuracy.spearman_difference;
+    overlap = accuracy.top10_overlap_percent;
+  } else {
+    const ScoreAccuracy accuracy = CompareScores(AsLists(work, f32), AsLists(work, other));
+    add("score_difference_mean", accuracy.difference_mean, "1");
+    add("score_difference_max", accuracy.difference_max, "1");
+    outcome.text = fmt::format("raw scores differ by {:.5f}, {:.5f} at most",
+                               accuracy.difference_mean, accuracy.difference_max);
+    outcome.beyond = accuracy.Beyond(limits);
+    outcome.badness = accuracy.difference_mean;
+    spearman = accuracy.spearman_difference;
+    overlap = accuracy.top10_overlap_percent;
+  }
+  add("spearman_difference", spearman, "1");
+  add("top10_overlap_percent", overlap, "%");
+  outcome.text +=
+      fmt::format(", Spearman difference {:.6f}, top-10 overlap {:.2f} %", spearman, overlap);
+  return outcome;
+}
+
+class TypeComparison {
+ public:
+  TypeComparison(ModelOptions model, const AccuracyFlags& flags, const Say& say)
+      : model_(std::move(model)), flags_(flags), say_(say) {
+    model_.redis_url.clear();
+    model_.limits.result_cache_bytes = 0;  // each answer is the model's
+  }
+
+  Status Run() {
+    PENSTOCK_ASSIGN_OR_RETURN(texts_, ReadTexts(flags_));
+    PENSTOCK_ASSIGN_OR_RETURN(f32_, Answers("f32", {}, &work_));
+    PENSTOCK_ASSIGN_OR_RETURN(const Outcome bf16, Measure("bf16", {}, kBf16Limits, &records_));
+    Tell("bf16", bf16);
+    const std::vector<std::string> kept = model_.int8_keep;
+    const std::string asked = kept.empty() ? "" : kept.front();
+    const auto int8 = Measure("int8", asked, kInt8Limits, &records_);
+    if (int8.status().code() == StatusCode::kUnsupported) {  // decoders, but in block types
+      say_(Verdict::kOk, "int8 is not for this model: " + int8.status().message());
+      return records_.WriteFile(flags_.json_file);
+    }
+    if (!int8.ok()) return int8.status();
+    Tell(asked.empty() ? "int8" : "int8 (kept: " + asked + ")", *int8);
+    if (flags_.try_keep || (!int8->beyond.empty() && asked.empty())) {
+      PENSTOCK_RETURN_IF_ERROR(TryKept(!int8->beyond.empty()));
+    }
+    return records_.WriteFile(flags_.json_file);
+  }
+
+ private:
+  struct Trial {
+    std::string part;
+    double badness = 0;
+  };
+
+  // Answers to `work` (made here where it is empty), of the model in a type of its own.
+  Expected<ResultRows> Answers(const std::string& dtype, const std::string& keep, Workload* work) {
+    ModelOptions model = model_;
+    model.dtypes = {dtype};
+    model.int8_keep.clear();
+    if (!keep.empty()) model.int8_keep = {keep};
+    StepProgress progress({.quiet = flags_.quiet});
+    PENSTOCK_ASSIGN_OR_RETURN(auto local, LocalModels::Load(model));
+    if (work->inputs.empty()) {
+      *work = MakeWorkload(local->service->Models().front().task, texts_);
+      layers_ = (*local->registry->Find<EncoderEngine>(""))->folder().encoder.num_hidden_layers;
+    }
+    progress.Next(fmt::format("{} inputs in {}{}{}", work->inputs.size(), dtype,
+                              keep.empty() ? "" : ", but for ", keep));
+    return AskAll(local->service.get(), *work);
+  }
+
+  Expected<Outcome> Measure(const std::string& dtype, const std::string& keep,
+                            const AccuracyLimits& limits, BenchRecords* records) {
+    PENSTOCK_ASSIGN_OR_RETURN(const ResultRows rows, Answers(dtype, keep, &work_));
+    return Compare(work_, f32_, rows, limits, dtype, records);
+  }
+
+  void Tell(const std::string& what, const Outcome& outcome) const {
+    say_(VerdictOf(outcome), what + ": " + outcome.text);
+    if (outcome.beyond.empty()) return;
+    say_(Verdict::kAdvice, what + " is not advisable for this model: " + outcome.beyond);
+  }
+
+  // Measures int8 with one kind of linear layer kept in the higher type, for each kind in turn (and
+  // for each layer if asked). If int8 is not advisable, then tries the most helpful kinds together.
+  Status TryKept(bool suggest) {
+    Workload some = work_;
+    TakeTrialInputs(&some);
+    PENSTOCK_ASSIGN_OR_RETURN(const ResultRows wanted, Answers("f32", "", &some));
+    std::vector<std::string> parts = {""};
+    for (const LinearKind linear : kLinearKinds) parts.emplace_back(LinearName(linear));
+    for (int32_t i = 0; flags_.try_keep && i < layers_; ++i) parts.push_back(std::to_string(i));
+    std::vector<Trial> trials;
+    for (const std::string& part : parts) {
+      PENSTOCK_ASSIGN_OR_RETURN(const ResultRows rows, Answers("int8", part, &some));
+      trials.push_back({part, Compare(some, wanted, rows, kInt8Limits, "", nullptr).badness});
+    }
+    const double none = trials.front().badness;
+    std::string text;
+    std::stable_sort(trials.begin() + 1, trials.end(),
+                     [](const Trial& a, const Trial& b) { return a.badness < b.badness; });
+    for (size_t i = 1; i < trials.size(); ++i) {
+      text += fmt::format("{} {} -{:.0f} %", i == 1 ? "" : ",", trials[i].part,
+                          none > 0 ? 100 * (1 - trials[i].badness / none) : 0.0);
+    }
+    say_(Verdict::kOk, "int8's difference, with one part kept higher:" + text);
+    if (!suggest) return Status::Ok();
+    std::string keep;
+    size_t parts_kept = 0;
+    for (size_t i = 1; i < trials.size() && parts_kept < kSuggestedPartsMax; ++i) {
+      if (trials[i].part.find_first_not_of("0123456789") == std::string::npos) continue;
+      keep += (keep.empty() ? "" : ",") + trials[i].part;
+      ++parts_kept;
+      PENSTOCK_ASSIGN_OR_RETURN(const Outcome outcome, Measure("int8", keep, kInt8Limits, nullptr));
+      say_(VerdictOf(outcome), fmt::format("int8 with --int8-keep {}: {}", keep, outcome.text));
+      if (outcome.beyond.empty()) return Status::Ok();
+    }
+    say_(Verdict::kAdvice,
+         "no three kinds of linear layers kept higher bring int8 within its limits: use bf16");
+    return Status::Ok();
+  }
+
+  // A part of the inputs, evenly spread; of rerankers, whole lists.
+  static void TakeTrialInputs(Workload* work) {
+    const size_t list = work->lists == 0 ? 1 : work->inputs.size() / work->lists;
+    const size_t lists = work->inputs.size() / list;
+    const size_t taken = std::clamp<size_t>(kTrialTexts / list, 1, lists);
+    std::vector<ClassifyInput> inputs;
+    for (size_t i = 0; i < taken; ++i) {
+      const auto begin = work->inputs.begin() + static_cast<ptrdiff_t>(i * (lists / taken) * list);
+      inputs.insert(inputs.end(), begin, begin + static_cast<ptrdiff_t>(list));
+    }
+    work->inputs = std::move(inputs);
+    if (work->lists != 0) work->lists = taken;
+  }
+
+  ModelOptions model_;
+  const AccuracyFlags& flags_;
+  const Say& say_;
+  std::vector<std::string> texts_;
+  Workload work_;
+  ResultRows f32_;
+  int32_t layers_ = 0;
+  BenchRecords records_;
+};
+
+}  // namespace
+
 Expected<ResultRows> AskAll(Service* service, const Workload& work) {
   ResultRows rows;
   const auto take = [&](std::span<const float> values, size_t width) {
@@ -115,186 +291,10 @@ Expected<ResultRows> AskAll(Service* service, const Workload& work) {
   return rows;
 }
 
-// Rows of scores as the lists that are ranked: a query's passages, or every label's texts.
-ResultRows AsLists(const Workload& work, const ResultRows& rows) {
-  if (work.task == "reranking") return {rows.values, rows.values.size() / work.lists};
-  ResultRows lists{{}, rows.count()};
-  for (size_t label = 0; label < std::min(rows.width, kLabelsMax); ++label) {
-    for (size_t i = 0; i < rows.count(); ++i) lists.values.push_back(rows.row(i)[label]);
-  }
-  return lists;
+bool SkipAccuracy(const AccuracyFlags& flags, const Say& say) {
+  if (flags.count == 0) say(Verdict::kSkipped, "--accuracy-texts is 0");
+  return flags.count == 0;
 }
-
-// The accuracy of one type, for any task.
-struct Outcome {
-  std::string text;
-  std::string beyond;  // "" = within the limits
-  double badness = 0;  // to compare kept parts by
-};
-
-Outcome Compare(const Workload& work, const ResultRows& f32, const ResultRows& other,
-                const AccuracyLimits& limits, const std::string& record, BenchRecords* records) {
-  Outcome outcome;
-  const auto add = [&](const char* name, double value, const char* unit) {
-    if (records != nullptr) records->Add("accuracy." + record + "." + name, value, unit);
-  };
-  double spearman = 0, overlap = 0;
-  if (work.task == "embedding") {
-    const EmbeddingAccuracy accuracy = CompareEmbeddings(f32, other);
-    add("cosine_mean", accuracy.cosine_mean, "1");
-    add("cosine_min", accuracy.cosine_min, "1");
-    outcome.text =
-        fmt::format("cosine mean {:.6f}, min {:.6f}", accuracy.cosine_mean, accuracy.cosine_min);
-    outcome.beyond = accuracy.Beyond(limits);
-    outcome.badness = 1 - accuracy.cosine_mean;
-    spearman = accuracy.spearman_difference;
-    overlap = accuracy.top10_overlap_percent;
-  } else {
-    const ScoreAccuracy accuracy = CompareScores(AsLists(work, f32), AsLists(work, other));
-    add("score_difference_mean", accuracy.difference_mean, "1");
-    add("score_difference_max", accuracy.difference_max, "1");
-    outcome.text = fmt::format("raw scores differ by {:.5f}, {:.5f} at most",
-                               accuracy.difference_mean, accuracy.difference_max);
-    outcome.beyond = accuracy.Beyond(limits);
-    outcome.badness = accuracy.difference_mean;
-    spearman = accuracy.spearman_difference;
-    overlap = accuracy.top10_overlap_percent;
-  }
-  add("spearman_difference", spearman, "1");
-  add("top10_overlap_percent", overlap, "%");
-  outcome.text +=
-      fmt::format(", Spearman difference {:.6f}, top-10 overlap {:.2f} %", spearman, overlap);
-  return outcome;
-}
-
-class TypeComparison {
- public:
-  TypeComparison(ModelOptions model, const AccuracyFlags& flags, const AccuracyLine& line)
-      : model_(std::move(model)), flags_(flags), line_(line) {
-    model_.redis_url.clear();
-    model_.limits.result_cache_bytes = 0;  // each answer is the model's
-  }
-
-  Status Run() {
-    PENSTOCK_ASSIGN_OR_RETURN(texts_, ReadTexts(flags_));
-    PENSTOCK_ASSIGN_OR_RETURN(f32_, Answers("f32", {}, &work_));
-    PENSTOCK_ASSIGN_OR_RETURN(const Outcome bf16, Measure("bf16", {}, kBf16Limits, &records_));
-    Say("bf16", bf16);
-    const std::vector<std::string> kept = model_.int8_keep;
-    const std::string asked = kept.empty() ? "" : kept.front();
-    const auto int8 = Measure("int8", asked, kInt8Limits, &records_);
-    if (int8.status().code() == StatusCode::kUnsupported) {  // decoders, but in block types
-      line_(true, "int8 is not for this model: " + int8.status().message());
-      return records_.WriteFile(flags_.json_file);
-    }
-    if (!int8.ok()) return int8.status();
-    Say(asked.empty() ? "int8" : "int8 (kept: " + asked + ")", *int8);
-    if (flags_.try_keep || (!int8->beyond.empty() && asked.empty())) {
-      PENSTOCK_RETURN_IF_ERROR(TryKept(!int8->beyond.empty()));
-    }
-    return records_.WriteFile(flags_.json_file);
-  }
-
- private:
-  struct Trial {
-    std::string part;
-    double badness = 0;
-  };
-
-  // Answers to `work` (made here where it is empty), of the model in a type of its own.
-  Expected<ResultRows> Answers(const std::string& dtype, const std::string& keep, Workload* work) {
-    ModelOptions model = model_;
-    model.dtypes = {dtype};
-    model.int8_keep.clear();
-    if (!keep.empty()) model.int8_keep = {keep};
-    StepProgress progress({.quiet = flags_.quiet});
-    PENSTOCK_ASSIGN_OR_RETURN(auto local, LocalModels::Load(model));
-    if (work->inputs.empty()) {
-      *work = MakeWorkload(local->service->Models().front().task, texts_);
-      layers_ = (*local->registry->Find<Engine>(""))->folder().encoder.num_hidden_layers;
-    }
-    progress.Next(fmt::format("{} inputs in {}{}{}", work->inputs.size(), dtype,
-                              keep.empty() ? "" : ", but for ", keep));
-    return AskAll(local->service.get(), *work);
-  }
-
-  Expected<Outcome> Measure(const std::string& dtype, const std::string& keep,
-                            const AccuracyLimits& limits, BenchRecords* records) {
-    PENSTOCK_ASSIGN_OR_RETURN(const ResultRows rows, Answers(dtype, keep, &work_));
-    return Compare(work_, f32_, rows, limits, dtype, records);
-  }
-
-  void Say(const std::string& what, const Outcome& outcome) const {
-    line_(outcome.beyond.empty(), what + ": " + outcome.text);
-    if (outcome.beyond.empty()) return;
-    line_(false, what + " is not advisable for this model: " + outcome.beyond);
-  }
-
-  // Measures int8 with one kind of linear layer kept in the higher type, for each kind in turn (and
-  // for each layer if asked). If int8 is not advisable, then tries the most helpful kinds together.
-  Status TryKept(bool suggest) {
-    Workload some = work_;
-    TakeTrialInputs(&some);
-    PENSTOCK_ASSIGN_OR_RETURN(const ResultRows wanted, Answers("f32", "", &some));
-    std::vector<std::string> parts = {""};
-    for (const LinearKind linear : kLinearKinds) parts.emplace_back(LinearName(linear));
-    for (int32_t i = 0; flags_.try_keep && i < layers_; ++i) parts.push_back(std::to_string(i));
-    std::vector<Trial> trials;
-    for (const std::string& part : parts) {
-      PENSTOCK_ASSIGN_OR_RETURN(const ResultRows rows, Answers("int8", part, &some));
-      trials.push_back({part, Compare(some, wanted, rows, kInt8Limits, "", nullptr).badness});
-    }
-    const double none = trials.front().badness;
-    std::string text;
-    std::stable_sort(trials.begin() + 1, trials.end(),
-                     [](const Trial& a, const Trial& b) { return a.badness < b.badness; });
-    for (size_t i = 1; i < trials.size(); ++i) {
-      text += fmt::format("{} {} -{:.0f} %", i == 1 ? "" : ",", trials[i].part,
-                          none > 0 ? 100 * (1 - trials[i].badness / none) : 0.0);
-    }
-    line_(true, "int8's difference, with one part kept higher:" + text);
-    if (!suggest) return Status::Ok();
-    std::string keep;
-    size_t parts_kept = 0;
-    for (size_t i = 1; i < trials.size() && parts_kept < kSuggestedPartsMax; ++i) {
-      if (trials[i].part.find_first_not_of("0123456789") == std::string::npos) continue;
-      keep += (keep.empty() ? "" : ",") + trials[i].part;
-      ++parts_kept;
-      PENSTOCK_ASSIGN_OR_RETURN(const Outcome outcome, Measure("int8", keep, kInt8Limits, nullptr));
-      line_(outcome.beyond.empty(),
-            fmt::format("int8 with --int8-keep {}: {}", keep, outcome.text));
-      if (outcome.beyond.empty()) return Status::Ok();
-    }
-    line_(false,
-          "no three kinds of linear layers kept higher bring int8 within its limits: use bf16");
-    return Status::Ok();
-  }
-
-  // A part of the inputs, evenly spread; of rerankers, whole lists.
-  static void TakeTrialInputs(Workload* work) {
-    const size_t list = work->lists == 0 ? 1 : work->inputs.size() / work->lists;
-    const size_t lists = work->inputs.size() / list;
-    const size_t taken = std::clamp<size_t>(kTrialTexts / list, 1, lists);
-    std::vector<ClassifyInput> inputs;
-    for (size_t i = 0; i < taken; ++i) {
-      const auto begin = work->inputs.begin() + static_cast<ptrdiff_t>(i * (lists / taken) * list);
-      inputs.insert(inputs.end(), begin, begin + static_cast<ptrdiff_t>(list));
-    }
-    work->inputs = std::move(inputs);
-    if (work->lists != 0) work->lists = taken;
-  }
-
-  ModelOptions model_;
-  const AccuracyFlags& flags_;
-  const AccuracyLine& line_;
-  std::vector<std::string> texts_;
-  Workload work_;
-  ResultRows f32_;
-  int32_t layers_ = 0;
-  BenchRecords records_;
-};
-
-}  // namespace
 
 Expected<std::vector<std::string>> ReadTextsFile(const AccuracyFlags& flags) {
   std::vector<std::string> texts;
@@ -337,9 +337,8 @@ void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags) {
   AddInputFlags(line, &flags->input);
 }
 
-Status CompareTypes(const ModelOptions& model, const AccuracyFlags& flags,
-                    const AccuracyLine& line) {
-  return TypeComparison(model, flags, line).Run();
+Status CompareTypes(const ModelOptions& model, const AccuracyFlags& flags, const Say& say) {
+  return TypeComparison(model, flags, say).Run();
 }
 
 }  // namespace penstock

@@ -2,11 +2,13 @@
 // that is advisable, and which parts of the model to keep higher.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "api/service.h"
+#include "checks/accuracy.h"
+#include "checks/check.h"
 #include "command_line.h"
 #include "common/status.h"
 #include "corpus/row_reader.h"
@@ -26,17 +28,25 @@ struct AccuracyFlags {
   bool quiet = false;
 };
 
+// The inputs of a comparison.
+struct Workload {
+  std::string task;
+  std::vector<ClassifyInput> inputs;  // embeddings: `first` alone
+  size_t lists = 0;                   // reranking: queries, of equally many passages each
+};
+// Rows of answers in the order of the inputs: vectors or logits.
+Expected<ResultRows> AskAll(Service* service, const Workload& work);
+
 void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags);
 
 // The texts of `texts_file`, `count` at most. kPayloadTooLarge: more than kTextsMax.
 Expected<std::vector<std::string>> ReadTextsFile(const AccuracyFlags& flags);
 
-// Gets one line of the report; `advisable` false: a type is beyond its limits.
-using AccuracyLine = std::function<void(bool advisable, const std::string& text)>;
+// Whether no comparison is asked for, which it says.
+bool SkipAccuracy(const AccuracyFlags& flags, const Say& say);
 
-// Loads the model of `model` as f32, bf16 and int8, one after the other. An error is that of the
+// Says one line for each type; kAdvice: it is beyond its limits. Loads the model of `model` as f32, bf16 and int8, one after the other. An error is that of the
 // texts, the records' file or of loading.
-Status CompareTypes(const ModelOptions& model, const AccuracyFlags& flags,
-                    const AccuracyLine& line);
+Status CompareTypes(const ModelOptions& model, const AccuracyFlags& flags, const Say& say);
 
 }  // namespace penstock

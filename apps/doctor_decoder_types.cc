@@ -13,9 +13,9 @@
 #include <variant>
 #include <vector>
 
+#include "checks/decoder_text.h"
+#include "checks/next_token.h"
 #include "common/step_progress.h"
-#include "doctor/decoder_text.h"
-#include "doctor/next_token.h"
 #include "generate/generator.h"
 #include "load/records.h"
 
@@ -71,8 +71,8 @@ struct Variant {
 
 class DecoderTypeComparison {
  public:
-  DecoderTypeComparison(const LoadInType& load, const AccuracyFlags& flags, DoctorReport* report)
-      : load_(load), flags_(flags), report_(report) {}
+  DecoderTypeComparison(const LoadInType& load, const AccuracyFlags& flags, const Say& say)
+      : load_(load), flags_(flags), say_(say) {}
 
   Status Run() {
     PENSTOCK_ASSIGN_OR_RETURN(f32_, load_(DType::kF32));
@@ -109,7 +109,7 @@ class DecoderTypeComparison {
       variants.push_back({record, title, std::move(run), {}});
     }
     PENSTOCK_RETURN_IF_ERROR(Compare("the default type", &variants));
-    for (const Variant& variant : variants) Say(variant);
+    for (const Variant& variant : variants) Tell(variant);
     if (is_bf16) AddRecords("bf16", variants.front().comparison.Result());
     return is_bf16;
   }
@@ -120,7 +120,7 @@ class DecoderTypeComparison {
     std::vector<Variant> variants;
     variants.push_back({"bf16", "bf16", std::move(run), {}});
     PENSTOCK_RETURN_IF_ERROR(Compare("bf16", &variants));
-    Say(variants.front());
+    Tell(variants.front());
     return Status::Ok();
   }
 
@@ -154,7 +154,7 @@ class DecoderTypeComparison {
     return Status::Ok();
   }
 
-  void Say(const Variant& variant) {
+  void Tell(const Variant& variant) {
     const NextTokenAccuracy accuracy = variant.comparison.Result();
     AddRecords(variant.record, accuracy);
     const std::string text = fmt::format(
@@ -162,12 +162,11 @@ class DecoderTypeComparison {
         "({:+.3f} %)",
         variant.title, accuracy.kl_mean, accuracy.agreement_percent, accuracy.perplexity,
         accuracy.perplexity_f32, accuracy.perplexity_difference_percent());
-    if (!accuracy.finite()) return report_->Line(false, "accuracy", text);
+    if (!accuracy.finite()) return say_(Verdict::kFailed, text);
     const std::string beyond = accuracy.Beyond(kKlMeanMax);
-    report_->Advise(beyond.empty(), "accuracy", text);
+    say_(beyond.empty() ? Verdict::kOk : Verdict::kAdvice, text);
     if (beyond.empty()) return;
-    report_->Advise(false, "accuracy",
-                    variant.title + " is not advisable for this model: " + beyond);
+    say_(Verdict::kAdvice, variant.title + " is not advisable for this model: " + beyond);
   }
 
   void AddRecords(const std::string& name, const NextTokenAccuracy& accuracy) {
@@ -180,7 +179,7 @@ class DecoderTypeComparison {
 
   const LoadInType& load_;
   const AccuracyFlags& flags_;
-  DoctorReport* const report_;
+  const Say& say_;
   std::unique_ptr<TextModel> f32_;
   Sequences sequences_;
   BenchRecords records_;
@@ -196,9 +195,8 @@ std::string ComputedTypes(const DecoderModel& model) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-Status CompareDecoderTypes(const LoadInType& load, const AccuracyFlags& flags,
-                           DoctorReport* report) {
-  return DecoderTypeComparison(load, flags, report).Run();
+Status CompareDecoderTypes(const LoadInType& load, const AccuracyFlags& flags, const Say& say) {
+  return DecoderTypeComparison(load, flags, say).Run();
 }
 
 }  // namespace penstock

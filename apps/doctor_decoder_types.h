@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "checks/check.h"
 #include "common/status.h"
 #include "doctor_accuracy.h"
-#include "doctor_report.h"
 #include "generate/text_model.h"
 #include "numbers/dtype.h"
 
@@ -25,7 +25,6 @@ std::string ComputedTypes(const DecoderModel& model);
 // A line for each type, and for each cache with the default type. Two models and the logits of a
 // few rows are in memory at once. An error is that of the texts, of loading, of running or of the
 // records' file.
-Status CompareDecoderTypes(const LoadInType& load, const AccuracyFlags& flags,
-                           DoctorReport* report);
+Status CompareDecoderTypes(const LoadInType& load, const AccuracyFlags& flags, const Say& say);
 
 }  // namespace penstock

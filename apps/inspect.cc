@@ -48,7 +48,7 @@ std::string LeftOut(const ModelInfo& info, const TensorStore& store) {
 }
 
 // `add_fields`: writes more fields of the object.
-std::string PrintJson(const ModelInfo& info, const Engine& engine, const TensorStore& store,
+std::string PrintJson(const ModelInfo& info, const EncoderEngine& engine, const TensorStore& store,
                       const std::function<void(JsonWriter*)>& add_fields) {
   const std::map<std::string, int64_t> types = StoredTypes(store);
   const ModelFolder& folder = engine.folder();
@@ -87,7 +87,8 @@ std::string PrintJson(const ModelInfo& info, const Engine& engine, const TensorS
   return text + '\n';
 }
 
-std::string PrintText(const ModelInfo& info, const Engine& engine, const TensorStore& store) {
+std::string PrintText(const ModelInfo& info, const EncoderEngine& engine,
+                      const TensorStore& store) {
   const std::map<std::string, int64_t> types = StoredTypes(store);
   const ModelFolder& folder = engine.folder();
   const EncoderConfig& config = folder.encoder;
@@ -133,7 +134,7 @@ std::string PrintText(const ModelInfo& info, const Engine& engine, const TensorS
 
 // The model again, with its programs: engines keep theirs to themselves.
 struct ProgramModel {
-  static Expected<ProgramModel> Load(const Engine& engine, Backend* backend) {
+  static Expected<ProgramModel> Load(const EncoderEngine& engine, Backend* backend) {
     ProgramModel model;
     const ModelFolder& folder = engine.folder();
     if (folder.decoder) {
@@ -214,7 +215,7 @@ int RunInspect(const std::vector<std::string>& args) {
   auto local = LocalModels::Load(flags);
   if (!local.ok()) return line.Fail(local.status());
   const ModelInfo info = (*local)->service->Models().front();
-  const Lease<Engine> engine = *(*local)->registry->Find<Engine>("");
+  const Lease<EncoderEngine> engine = *(*local)->registry->Find<EncoderEngine>("");
   const auto store = OpenEncoderTensors(info.path);
   if (!store.ok()) return line.Fail(store.status());
   std::optional<ProgramModel> model;

@@ -10,7 +10,7 @@
 #include "common/printable.h"
 #include "devices/backends.h"
 #include "download_progress.h"
-#include "engine/engine.h"
+#include "engine/encoder_engine.h"
 #include "families/decoder_files.h"
 #include "families/model_kind.h"
 #include "hub/hub.h"

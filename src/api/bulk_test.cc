@@ -37,10 +37,11 @@ class ServiceBulk : public testing::Test {
     parts.runners[0] = std::make_unique<HoldingRunner>(&held_, [this] {
       if (before_run_) before_run_();
     });
-    EngineOptions options;
+    EncoderEngineOptions options;
     options.name = "embedder";
     EXPECT_TRUE(
-        registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+        registry_.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_))
+            .ok());
     service_ = std::make_unique<Service>(&registry_, ServiceOptions{}, &metrics_);
   }
   std::future<Status> Embed(const std::string& run) {

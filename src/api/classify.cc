@@ -40,7 +40,8 @@ void FillResponse(const ClassifyRequest& request, EncodeOutcome* outcome,
 
 Expected<EncodePlan> Service::Impl::PlanClassify(
     const std::shared_ptr<const ClassifyRequest>& request, RequestContext context) const {
-  PENSTOCK_ASSIGN_OR_RETURN(Lease<Engine> engine, EngineFor(request->model, Behaviour::kClassify));
+  PENSTOCK_ASSIGN_OR_RETURN(Lease<EncoderEngine> engine,
+                            EngineFor(request->model, Behaviour::kClassify));
   PENSTOCK_RETURN_IF_ERROR(CheckCount(request->inputs.size(), "inputs", options));
   PENSTOCK_RETURN_IF_ERROR(CheckNoPrompt(request->text, Behaviour::kClassify));
   EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));

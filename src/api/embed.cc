@@ -27,7 +27,8 @@ Status CheckInputs(const std::vector<Input>& inputs, const ServiceOptions& optio
 
 }  // namespace
 
-void Service::Impl::WarnOfForeignIds(const Engine& engine, const std::vector<Input>& inputs) {
+void Service::Impl::WarnOfForeignIds(const EncoderEngine& engine,
+                                     const std::vector<Input>& inputs) {
   const Tokenizer& tokenizer = engine.tokenizer();
   if (tokenizer.special_tokens_single() == 0) return;
   const bool foreign = std::any_of(inputs.begin(), inputs.end(), [&](const Input& input) {
@@ -48,7 +49,7 @@ void Service::Impl::WarnOfForeignIds(const Engine& engine, const std::vector<Inp
 
 Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<const EmbedRequest>& request,
                                               RequestContext context, Behaviour behaviour) {
-  PENSTOCK_ASSIGN_OR_RETURN(Lease<Engine> engine, EngineFor(request->model, behaviour));
+  PENSTOCK_ASSIGN_OR_RETURN(Lease<EncoderEngine> engine, EngineFor(request->model, behaviour));
   PENSTOCK_RETURN_IF_ERROR(CheckInputs(request->inputs, options));
   if (request->dimensions) {
     const int32_t size = engine->info().embedding_size;

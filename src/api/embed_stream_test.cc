@@ -49,11 +49,12 @@ class Consumer {
 class EmbedStreamTest : public testing::Test {
  protected:
   EmbedStreamTest() {
-    EngineParts parts = FakeParts(ModelTask::kEmbedding);
-    EngineOptions options;
+    EncoderParts parts = FakeParts(ModelTask::kEmbedding);
+    EncoderEngineOptions options;
     options.name = "embedder";
     EXPECT_TRUE(
-        registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+        registry_.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_))
+            .ok());
     Start({});
   }
   void Start(ServiceOptions limits) {

@@ -472,7 +472,7 @@ void Service::Generate(TextRequest request, RequestContext context,
         end->Push({std::move(result).status(), {}});
       });
   if (!answer) {
-    const auto engine = impl_->registry->Find<TextEngine>(request.model);
+    const auto engine = impl_->registry->Find<DecoderEngine>(request.model);
     if (engine.ok()) (*engine)->scheduler().CountRefused(context.priority);
     return;
   }

@@ -29,7 +29,7 @@ Status CheckPlaces(const ChatPrompt& chat, const std::string& source, const std:
 
 class EngineModel final : public GenerateModel {
  public:
-  explicit EngineModel(Lease<TextEngine> engine) : engine_(std::move(engine)) {}
+  explicit EngineModel(Lease<DecoderEngine> engine) : engine_(std::move(engine)) {}
 
   const std::string& name() const override { return engine_->name(); }
   const Tokenizer& tokenizer() const override { return engine_->tokenizer(); }
@@ -68,14 +68,14 @@ class EngineModel final : public GenerateModel {
     return engine_->chat_template(!chat.tools.is_null());
   }
 
-  const Lease<TextEngine> engine_;
+  const Lease<DecoderEngine> engine_;
 };
 
 }  // namespace
 
 Expected<std::shared_ptr<GenerateModel>> FindGenerateModel(const Registry& registry,
                                                            const std::string& name) {
-  auto found = registry.Find<TextEngine>(name);
+  auto found = registry.Find<DecoderEngine>(name);
   if (found.ok()) return std::shared_ptr<GenerateModel>(new EngineModel(*std::move(found)));
   if (found.code() != StatusCode::kUnsupported) return found.status();
   const auto known = registry.Look(name, {});

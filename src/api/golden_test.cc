@@ -118,9 +118,10 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
       if (text.Has("text_pair")) input.second = *text.GetString("text_pair");
       for (const bool raw : {true, false}) {
         // The pipeline, not the folder, decides how classify scores a cross-encoder.
-        const bool reranks = registry_->List()[0].As<Engine>()->task() == ModelTask::kReranking;
+        const bool reranks =
+            registry_->List()[0].As<EncoderEngine>()->task() == ModelTask::kReranking;
         if (!raw && reranks) continue;
-        if (registry_->List()[0].As<Engine>()->folder().pair_template)
+        if (registry_->List()[0].As<EncoderEngine>()->folder().pair_template)
           continue;  // takes no loose pairs
         ClassifyRequest request;
         request.inputs = {input};
@@ -134,7 +135,8 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
         for (const auto& label : labels) row[label.id] = label.score;
         ExpectClose(row, Numbers(*text.Find(raw ? "logits" : "scores")), kLogitErrorMax);
       }
-      if (input.second && registry_->List()[0].As<Engine>()->task() == ModelTask::kReranking) {
+      if (input.second &&
+          registry_->List()[0].As<EncoderEngine>()->task() == ModelTask::kReranking) {
         RerankRequest request;
         request.query = input.first;
         request.documents = {*input.second};

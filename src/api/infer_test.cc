@@ -111,10 +111,10 @@ class InferTest : public testing::Test {
         nullptr, &metrics_,
         [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
           if (!IsBuiltinModel(spec.reference)) {
-            EngineOptions encoder;
+            EncoderEngineOptions encoder;
             encoder.name = spec.name;
             return std::unique_ptr<Model>(
-                new Engine(FakeParts(ModelTask::kEmbedding), encoder, &metrics_));
+                new EncoderEngine(FakeParts(ModelTask::kEmbedding), encoder, &metrics_));
           }
           TensorEngineOptions tensors = spec.options.tensors;
           tensors.name = spec.name;

@@ -61,7 +61,7 @@ void AddModel(const Registry::Entry& entry, Metrics* metrics, LoadSample* sample
     const DecodeTotals done = DecodeMetrics::Of(metrics, entry.name).Read();
     sample->prompt_tokens += static_cast<double>(done.prompt_tokens);
     sample->generated_tokens += static_cast<double>(done.generated_tokens);
-    TextEngine* const engine = entry.As<TextEngine>();
+    DecoderEngine* const engine = entry.As<DecoderEngine>();
     if (engine == nullptr) return;
     const DecodeStats stats = engine->scheduler().stats();
     sample->now.texts_running += stats.running;

@@ -90,12 +90,12 @@ TEST(LoadPoint, SumsThatFellCountAsUnchanged) {
 TEST(LoadSample, IsReadOfAService) {
   Metrics metrics;
   Registry registry(nullptr, &metrics);
-  EngineOptions options;
+  EncoderEngineOptions options;
   options.name = "embedder";
-  ASSERT_TRUE(
-      registry
-          .AddLoaded(std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding), options, &metrics))
-          .ok());
+  ASSERT_TRUE(registry
+                  .AddLoaded(std::make_unique<EncoderEngine>(FakeParts(ModelTask::kEmbedding),
+                                                             options, &metrics))
+                  .ok());
   ServiceOptions limits;
   limits.inflight_bytes = 1 << 20;
   Service service(&registry, limits, &metrics);

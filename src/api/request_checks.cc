@@ -90,7 +90,7 @@ Status CheckBytes(std::string_view text, const std::string& field, const Service
           field};
 }
 
-Expected<std::string> PromptByName(const Engine& engine, const std::string& name) {
+Expected<std::string> PromptByName(const EncoderEngine& engine, const std::string& name) {
   const auto& prompts = engine.folder().prompts;
   const auto found = prompts.find(name);
   if (found != prompts.end()) return found->second;
@@ -112,7 +112,7 @@ struct Choice {
   const char* field = "";
 };
 
-Expected<Choice> ChoosePrompt(const Engine& engine, const TextOptions& options) {
+Expected<Choice> ChoosePrompt(const EncoderEngine& engine, const TextOptions& options) {
   if (options.prompt && options.prompt_name) {
     return Status::InvalidArgument("prompt and prompt_name exclude each other", "prompt_name");
   }
@@ -138,8 +138,8 @@ Expected<Choice> ChoosePrompt(const Engine& engine, const TextOptions& options) 
 
 }  // namespace
 
-Expected<std::string> ResolvePrompt(const Engine& engine, const TextOptions& options, bool with_ids,
-                                    const ServiceOptions& limits) {
+Expected<std::string> ResolvePrompt(const EncoderEngine& engine, const TextOptions& options,
+                                    bool with_ids, const ServiceOptions& limits) {
   PENSTOCK_ASSIGN_OR_RETURN(auto choice, ChoosePrompt(engine, options));
   PENSTOCK_RETURN_IF_ERROR(CheckBytes(choice.prompt, "prompt", limits));
   if (choice.prompt.empty()) return std::string();

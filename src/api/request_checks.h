@@ -7,7 +7,7 @@
 #include "api/service.h"
 #include "api/service_metrics.h"
 #include "api/types.h"
-#include "engine/engine.h"
+#include "engine/encoder_engine.h"
 #include "registry/registry.h"
 
 namespace penstock {
@@ -33,10 +33,10 @@ Status CheckBytes(std::string_view text, const std::string& field, const Service
 
 // The text to put before each input, "" for none. `with_ids`: some inputs are token ids, which take
 // no prompt: only an explicit one is an error.
-Expected<std::string> ResolvePrompt(const Engine& engine, const TextOptions& options, bool with_ids,
-                                    const ServiceOptions& limits);
+Expected<std::string> ResolvePrompt(const EncoderEngine& engine, const TextOptions& options,
+                                    bool with_ids, const ServiceOptions& limits);
 // The prompt by its name; kInvalidArgument lists the names the model has.
-Expected<std::string> PromptByName(const Engine& engine, const std::string& name);
+Expected<std::string> PromptByName(const EncoderEngine& engine, const std::string& name);
 // For behaviours that take no prompt.
 Status CheckNoPrompt(const TextOptions& options, Behaviour behaviour);
 

@@ -61,7 +61,8 @@ Status UsePairTexts(const std::shared_ptr<const RerankRequest>& request, const P
 
 Expected<EncodePlan> Service::Impl::PlanRerank(const std::shared_ptr<const RerankRequest>& request,
                                                RequestContext context) const {
-  PENSTOCK_ASSIGN_OR_RETURN(Lease<Engine> engine, EngineFor(request->model, Behaviour::kRerank));
+  PENSTOCK_ASSIGN_OR_RETURN(Lease<EncoderEngine> engine,
+                            EngineFor(request->model, Behaviour::kRerank));
   const bool own_queries = !request->queries.empty();
   if (!own_queries) {
     if (request->query.empty()) return Status::InvalidArgument("query is empty", "query");

@@ -92,7 +92,7 @@ Status Service::Readiness() const {
 
 namespace {
 
-void AddTextInfo(const TextEngine& engine, ModelInfo* info) {
+void AddTextInfo(const DecoderEngine& engine, ModelInfo* info) {
   const EngineInfo& loaded = engine.info();
   info->path = engine.path();
   info->revision = engine.revision();
@@ -126,7 +126,7 @@ void AddTensorInfo(const TensorEngine& engine, ModelInfo* info) {
   info->ready = true;
 }
 
-void AddEncoderInfo(Engine& engine, ModelInfo* info) {
+void AddEncoderInfo(EncoderEngine& engine, ModelInfo* info) {
   const ModelFolder& folder = engine.folder();
   const EngineInfo& loaded = engine.info();
   info->path = folder.path;
@@ -200,9 +200,9 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
   info.path = entry.reference;
   if (entry.purpose) info.task = ModelPurposeName(*entry.purpose);
   AddLifecycle(entry, &info);
-  if (const TextEngine* const text = entry.As<TextEngine>()) AddTextInfo(*text, &info);
+  if (const DecoderEngine* const text = entry.As<DecoderEngine>()) AddTextInfo(*text, &info);
   if (const TensorEngine* const tensors = entry.As<TensorEngine>()) AddTensorInfo(*tensors, &info);
-  if (Engine* const encoder = entry.As<Engine>()) AddEncoderInfo(*encoder, &info);
+  if (EncoderEngine* const encoder = entry.As<EncoderEngine>()) AddEncoderInfo(*encoder, &info);
   if (!entry.model && entry.facts) AddFileFacts(*entry.facts, &info);
   return info;
 }
@@ -274,7 +274,7 @@ Expected<ModelInfo> InfoFor(const Registry& registry, const std::string& name,
     }
   }
   if (name.empty() && !for_all) return Status::NotFound("no model for this is served", "model");
-  const Status none = registry.Find<Engine>(name).status();
+  const Status none = registry.Find<EncoderEngine>(name).status();
   return none.ok() ? Status::NotFound("no such model", "model") : none;
 }
 

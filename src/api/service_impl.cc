@@ -86,7 +86,7 @@ Status Service::Impl::AcquireSlot(const RequestContext& context,
 }
 
 void Service::Impl::CountRefused(const std::string& model, Priority priority) const {
-  const auto engine = registry->Find<Engine>(model);
+  const auto engine = registry->Find<EncoderEngine>(model);
   if (engine.ok()) (*engine)->scheduler().CountRefused(priority);
 }
 
@@ -156,11 +156,11 @@ ModelUse Service::Impl::UseOf(Behaviour behaviour) {
   }
 }
 
-Expected<Lease<Engine>> Service::Impl::EngineFor(const std::string& model,
-                                                 Behaviour behaviour) const {
+Expected<Lease<EncoderEngine>> Service::Impl::EngineFor(const std::string& model,
+                                                        Behaviour behaviour) const {
   const ModelUse use = UseOf(behaviour);
   const std::optional<ModelTask> task = use.task;
-  auto found = registry->Find<Engine>(model, task);
+  auto found = registry->Find<EncoderEngine>(model, task);
   if (found.code() == StatusCode::kUnsupported) {
     return CannotEncode(*registry, model, behaviour, use);
   }
@@ -171,16 +171,16 @@ Expected<Lease<Engine>> Service::Impl::EngineFor(const std::string& model,
       PENSTOCK_RETURN_IF_ERROR(CheckTask(known->name, known->purpose.task, behaviour));
     }
   }
-  PENSTOCK_ASSIGN_OR_RETURN(Lease<Engine> engine, std::move(found));
+  PENSTOCK_ASSIGN_OR_RETURN(Lease<EncoderEngine> engine, std::move(found));
   // Without a classifier a reranker will do.
   if (use.instead && engine->task() != *task && !registry->Has(model)) {
-    PENSTOCK_ASSIGN_OR_RETURN(engine, registry->Find<Engine>(model, use.instead));
+    PENSTOCK_ASSIGN_OR_RETURN(engine, registry->Find<EncoderEngine>(model, use.instead));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckTask(engine->name(), engine->task(), behaviour));
   return engine;
 }
 
-EncodePlan Service::Impl::NewPlan(Lease<Engine> engine, const TextOptions& text,
+EncodePlan Service::Impl::NewPlan(Lease<EncoderEngine> engine, const TextOptions& text,
                                   RequestContext context) const {
   EncodePlan plan;
   plan.engine = std::move(engine);

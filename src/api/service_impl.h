@@ -68,8 +68,9 @@ struct Service::Impl final : RequestSlots {
   bool AwaitAnswers(std::unique_lock<std::mutex>* lock, std::chrono::milliseconds timeout);
 
   // The model by name (or the default for the behaviour), which must offer the behaviour.
-  Expected<Lease<Engine>> EngineFor(const std::string& model, Behaviour behaviour) const;
-  EncodePlan NewPlan(Lease<Engine> engine, const TextOptions& text, RequestContext context) const;
+  Expected<Lease<EncoderEngine>> EngineFor(const std::string& model, Behaviour behaviour) const;
+  EncodePlan NewPlan(Lease<EncoderEngine> engine, const TextOptions& text,
+                     RequestContext context) const;
   Expected<EncodePlan> PlanEmbed(const std::shared_ptr<const EmbedRequest>& request,
                                  RequestContext context, Behaviour behaviour);
   Expected<EncodePlan> PlanRerank(const std::shared_ptr<const RerankRequest>& request,
@@ -174,7 +175,7 @@ struct Service::Impl final : RequestSlots {
 
   // Warns, once for a model, of ids that another tokenizer must have made: they neither begin nor
   // end with a special token, where the model's template adds some.
-  void WarnOfForeignIds(const Engine& engine, const std::vector<Input>& inputs);
+  void WarnOfForeignIds(const EncoderEngine& engine, const std::vector<Input>& inputs);
 
   // See Service::CheckMemory.
   Status CheckMemory(Priority priority);

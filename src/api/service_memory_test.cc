@@ -22,14 +22,15 @@ using testing::HasSubstr;
 class ServiceMemoryTest : public testing::Test {
  protected:
   void Start(ServiceOptions limits, int32_t max_tokens = 4096) {
-    EngineParts parts = FakeParts(ModelTask::kEmbedding, 1, [this] {
+    EncoderParts parts = FakeParts(ModelTask::kEmbedding, 1, [this] {
       if (hold_.valid()) hold_.wait();
     });
     parts.max_tokens = max_tokens;
-    EngineOptions options;
+    EncoderEngineOptions options;
     options.name = "embedder";
     ASSERT_TRUE(
-        registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+        registry_.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_))
+            .ok());
     service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
   }
   RequestContext Context(Priority priority = Priority::kInteractive) {

@@ -38,20 +38,21 @@ std::vector<Input> Texts(std::vector<std::string> texts) {
 class ServiceTest : public testing::Test {
  protected:
   ServiceTest() {
-    Add("embedder", FakeParts(ModelTask::kEmbedding), [](EngineParts* parts) {
+    Add("embedder", FakeParts(ModelTask::kEmbedding), [](EncoderParts* parts) {
       parts->folder.prompts = {{"query", "t10 "}, {"passage", "t20 "}, {"empty", ""}};
     });
     Add("reranker", FakeParts(ModelTask::kReranking));
     Add("classifier", FakeParts(ModelTask::kClassification, 3));
     Start({});
   }
-  void Add(const std::string& name, EngineParts parts,
-           const std::function<void(EngineParts*)>& change = nullptr) {
+  void Add(const std::string& name, EncoderParts parts,
+           const std::function<void(EncoderParts*)>& change = nullptr) {
     if (change) change(&parts);
-    EngineOptions options;
+    EncoderEngineOptions options;
     options.name = name;
     ASSERT_TRUE(
-        registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+        registry_.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_))
+            .ok());
   }
   void Start(ServiceOptions limits) {
     service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
@@ -173,7 +174,7 @@ TEST_F(ServiceTest, Prompts) {
 }
 
 TEST_F(ServiceTest, DefaultPrompt) {
-  Add("prompted", FakeParts(ModelTask::kEmbedding), [](EngineParts* parts) {
+  Add("prompted", FakeParts(ModelTask::kEmbedding), [](EncoderParts* parts) {
     parts->folder.prompts = {{"p", "t10 "}};
     parts->folder.default_prompt_name = "p";
   });
@@ -255,7 +256,7 @@ TEST_F(ServiceTest, EachDocumentMayHaveItsOwnQuery) {
 }
 
 TEST_F(ServiceTest, ADecoderReadsEachPairAsItWouldAlone) {
-  Add("decoder", FakeParts(ModelTask::kReranking), [](EngineParts* parts) {
+  Add("decoder", FakeParts(ModelTask::kReranking), [](EncoderParts* parts) {
     parts->folder.pair_template = PairTemplate{"t1 ", " t7 ", ""};
   });
   RerankRequest request;
@@ -280,7 +281,7 @@ TEST_F(ServiceTest, ADecoderReadsEachPairAsItWouldAlone) {
 
 TEST_F(ServiceTest, RerankRespectsTheFoldersActivation) {
   Add("identity", FakeParts(ModelTask::kReranking),
-      [](EngineParts* parts) { parts->folder.encoder.cross_encoder_activation = "identity"; });
+      [](EncoderParts* parts) { parts->folder.encoder.cross_encoder_activation = "identity"; });
   RerankRequest request;
   request.model = "identity";
   request.query = "t40";
@@ -401,8 +402,8 @@ TEST_F(ServiceTest, WaitsForAModelLeaveThePlacesToOthers) {
   const auto loader = [this, open = gate.get_future().share()](
                           const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
     if (spec.name == "far") open.wait();
-    return std::unique_ptr<Model>(std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding),
-                                                           spec.options.encoder, &metrics_));
+    return std::unique_ptr<Model>(std::make_unique<EncoderEngine>(FakeParts(ModelTask::kEmbedding),
+                                                                  spec.options.encoder, &metrics_));
   };
   Registry registry(nullptr, &metrics_, loader, {.on_demand = true});
   for (const char* name : {"here", "far"}) {

@@ -55,7 +55,7 @@ Status AddItems(const SimilarityRequest& request, const ServiceOptions& limits,
 
 Expected<EncodePlan> Service::Impl::PlanSimilarity(
     const std::shared_ptr<const SimilarityRequest>& request, RequestContext context) const {
-  PENSTOCK_ASSIGN_OR_RETURN(Lease<Engine> engine,
+  PENSTOCK_ASSIGN_OR_RETURN(Lease<EncoderEngine> engine,
                             EngineFor(request->model, Behaviour::kSimilarity));
   PENSTOCK_RETURN_IF_ERROR(CheckCount(request->sentences.size(), "sentences", options));
   if (!request->sources.empty() && request->sources.size() != request->sentences.size()) {

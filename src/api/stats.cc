@@ -56,6 +56,15 @@ double BusyS(const LoadSums::Model& model) {
   return model.text ? model.decode.busy_s : model.busy_s;
 }
 
+std::vector<Stats::Device> MemoryOf(const Registry& registry) {
+  std::vector<Stats::Device> devices;
+  for (Registry::DeviceMemory& one : registry.MemoryOfDevices()) {
+    devices.push_back({std::move(one.device), static_cast<int64_t>(one.budget_bytes),
+                       static_cast<int64_t>(one.used_bytes)});
+  }
+  return devices;
+}
+
 // At most one digit after the point, as the web page writes it: "66.2", "67".
 std::string Percent(double share) { return fmt::format("{}", std::round(share * 1000) / 10); }
 
@@ -181,7 +190,7 @@ ServiceStats::Moment ServiceStats::Now() const {
       if (const auto seen = seen_.find(entry.name); seen != seen_.end()) model = seen->second;
       continue;
     }
-    if (TextEngine* const engine = entry.As<TextEngine>()) {
+    if (DecoderEngine* const engine = entry.As<DecoderEngine>()) {
       model.text = true;
       model.decode = engine->scheduler().totals();
       seen_[entry.name] = model;
@@ -246,14 +255,14 @@ Stats ServiceStats::Read() const {
   }
   std::vector<std::string> names;
   for (const Registry::Entry& entry : registry_->List()) {
-    ModelStats model;
+    ModelStats model = {entry.name, entry.device, entry.state == ModelState::kReady};
     if (const size_t m = stats.models.size(); m < window.models.size()) {
       model.batches = static_cast<int64_t>(window.models[m].batches);
       model.rows = static_cast<int64_t>(window.models[m].rows);
       model.tokens = static_cast<int64_t>(window.models[m].tokens);
       model.busy_s = window.models[m].busy_s;
     }
-    if (TextEngine* const engine = entry.As<TextEngine>()) {
+    if (DecoderEngine* const engine = entry.As<DecoderEngine>()) {
       const size_t m = stats.models.size();
       const DecodeTotals done = m < window.models.size() ? window.models[m].decode : DecodeTotals();
       model.batches = static_cast<int64_t>(done.steps);
@@ -262,8 +271,6 @@ Stats ServiceStats::Read() const {
       model.busy_s = done.busy_s;
       model.text = {engine->scheduler().stats(), done};
     }
-    model.name = entry.name;
-    model.ready = entry.state == ModelState::kReady;
     if (entry.purpose && entry.purpose->capability == Capability::kTensors) {
       ModelStats::Tensors& tensors = model.tensors.emplace();
       if (const size_t m = stats.models.size(); m < window.models.size()) {
@@ -283,6 +290,7 @@ Stats ServiceStats::Read() const {
     names.push_back(entry.name);
     stats.models.push_back(std::move(model));
   }
+  stats.devices = MemoryOf(*registry_);
   const double seconds = std::max(window.seconds, 1e-9);
   stats.tokenization_workers = static_cast<int64_t>(pool_->threads());
   stats.tokenization_waiting = pool_->load()->waiting_tasks.load();

@@ -38,6 +38,7 @@ struct StageStats {
 // rows the texts that got a token, and their tokens those that were computed.
 struct ModelStats {
   std::string name;
+  std::string device;  // where it lies and computes
   bool ready = false;
   int64_t queued_tokens = 0;  // now
   int64_t queued_requests = 0;
@@ -75,6 +76,12 @@ struct Stats {
   DurationSnapshot requests;  // from the first byte to the last
   std::vector<StageStats> stages;
   std::vector<ModelStats> models;
+  struct Device {
+    std::string name;
+    int64_t memory_budget_bytes = 0;  // 0: not bounded
+    int64_t memory_used_bytes = 0;    // what its models may take at most
+  };
+  std::vector<Device> devices;
   int64_t tokenization_workers = 0;
   int64_t tokenization_waiting = 0;  // tasks, now
   double tokenization_busy = 0;      // share of the workers' time, in the window

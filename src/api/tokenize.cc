@@ -93,8 +93,8 @@ class ResponseBytes {
 
 // A model of any kind, of which the tokenizer alone is used.
 struct TokenizerLease {
-  Lease<Engine> engine;
-  Lease<TextEngine> text;
+  Lease<EncoderEngine> engine;
+  Lease<DecoderEngine> text;
 
   const std::string& name() const { return engine ? engine->name() : text->name(); }
   const Tokenizer& tokenizer() const { return engine ? engine->tokenizer() : text->tokenizer(); }
@@ -102,12 +102,12 @@ struct TokenizerLease {
 
 Expected<TokenizerLease> FindTokenizer(const Registry& registry, const std::string& model) {
   TokenizerLease lease;
-  auto engine = registry.Find<Engine>(model);
+  auto engine = registry.Find<EncoderEngine>(model);
   if (engine.ok()) {
     lease.engine = *std::move(engine);
     return lease;
   }
-  auto text = registry.Find<TextEngine>(model);
+  auto text = registry.Find<DecoderEngine>(model);
   if (!text.ok()) return engine.status();
   lease.text = *std::move(text);
   return lease;

@@ -14,11 +14,12 @@ namespace penstock {
 
 struct FakeService {
   FakeService() {
-    EngineParts parts = FakeParts(ModelTask::kEmbedding);
-    EngineOptions options;
+    EncoderParts parts = FakeParts(ModelTask::kEmbedding);
+    EncoderEngineOptions options;
     options.name = "fake";
     EXPECT_TRUE(
-        registry.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics)).ok());
+        registry.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics))
+            .ok());
   }
 
   Metrics metrics;

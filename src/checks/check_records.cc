@@ -32,7 +32,7 @@ std::string Sha256(std::string_view text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
   if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1) {
-    return "";
+    return std::string();
   }
   std::string digits;
   for (unsigned i = 0; i < size; ++i) digits += fmt::format("{:02x}", digest[i]);
@@ -42,7 +42,7 @@ std::string Sha256(std::string_view text) {
 // Links are followed: snapshots of the hub's cache are links.
 std::string StampOf(const fs::path& file) {
   struct stat64 stat {};
-  if (::stat64(file.c_str(), &stat) != 0) return "";
+  if (::stat64(file.c_str(), &stat) != 0) return std::string();
   return fmt::format("{} {} {}.{:09}", file.string(), stat.st_size, stat.st_mtim.tv_sec,
                      stat.st_mtim.tv_nsec);
 }
@@ -53,7 +53,8 @@ bool IsOfModel(const fs::path& file) {
          kind == ".gguf";
 }
 
-// Of a model in a file also those beside it, which may be parts of it. Empty: cannot be listed.
+// A model in a file has those beside it, too, which may be parts of it. Empty: they cannot be
+// listed.
 std::vector<std::string> StampsOf(const std::string& path) {
   std::error_code error;
   const fs::path model = fs::absolute(path, error);
@@ -92,7 +93,7 @@ std::string CheckRecords::DefaultFolder() {
   std::string cache = Env("XDG_CACHE_HOME");
   if (cache.empty()) {
     const std::string home = Env("HOME");
-    if (home.empty()) return "";
+    if (home.empty()) return std::string();
     cache = home + "/.cache";
   }
   return cache + "/penstock/checked";
@@ -139,7 +140,7 @@ std::string CheckKey(const std::string& path, const std::string& fingerprint,
                                 HostName(), settings);
   if (!fingerprint.empty()) return Sha256(all + fingerprint);
   const std::vector<std::string> stamps = StampsOf(path);
-  if (stamps.empty()) return "";
+  if (stamps.empty()) return std::string();
   for (const std::string& stamp : stamps) all += stamp + '\n';
   return Sha256(all);
 }

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "checks/model_rows.h"
 #include "common/waiting_lock.h"
 #include "gate/bulk_turn.h"
 
@@ -15,8 +17,9 @@ namespace penstock {
 namespace {
 
 constexpr std::chrono::milliseconds kTimeMin{200};
-// Of sequences: one block of rows and less, and more than that.
+// Lengths of sequences: one block of rows and less, and more than that.
 constexpr int32_t kLengths[] = {3, 17, 40};
+constexpr float kNearShare = 1e-3f;
 // Bytes of weights a second, of a step with few rows. Memory of ordinary machines.
 constexpr double kWeightBytesPerSecond = 8e9;
 
@@ -35,8 +38,6 @@ std::vector<int32_t> Sequence(int32_t length, int32_t vocab_size) {
   return ids;
 }
 
-using Numbers = std::vector<float>;
-
 Status CheckFinite(std::span<const float> numbers, const std::string& of) {
   const auto bad = std::find_if(numbers.begin(), numbers.end(),
                                 [](float number) { return !std::isfinite(number); });
@@ -52,78 +53,74 @@ bool IsOneNumber(std::span<const float> numbers) {
 
 // That not every row is one number over and over; where rows are one number each, that these
 // differ.
-Status CheckVaried(const std::vector<Numbers>& rows) {
+Status CheckVaried(const ModelRows& rows) {
   if (rows.empty()) return Status::Ok();
   const bool single = rows[0].size() == 1;
-  const bool same =
-      single ? rows.size() > 1 && std::all_of(rows.begin(), rows.end(),
-                                              [&](const Numbers& row) { return row == rows[0]; })
-             : std::all_of(rows.begin(), rows.end(), IsOneNumber);
+  const bool same = single ? rows.size() > 1 && std::all_of(rows.begin(), rows.end(),
+                                                            [&](const std::vector<float>& row) {
+                                                              return row == rows[0];
+                                                            })
+                           : std::all_of(rows.begin(), rows.end(), IsOneNumber);
   if (!same) return Status::Ok();
   return Refuse(fmt::format("results are {} wherever they are looked at", rows[0][0]));
 }
 
-Status CheckSameBits(std::span<const float> alone, std::span<const float> among,
-                     const std::string& of) {
-  for (size_t i = 0; i < alone.size(); ++i) {
-    if (std::memcmp(&alone[i], &among[i], sizeof(float)) == 0) continue;
-    return Refuse(fmt::format("number {} of the result of {} is {} alone and {} among others", i,
-                              of, alone[i], among[i]));
-  }
-  return Status::Ok();
-}
-
-// To a thousandth of the largest number.
-Status CheckNear(std::span<const float> alone, std::span<const float> among,
+// `share` 0: the same bits; else nearly, to that share of the largest number.
+Status CheckSame(std::span<const float> alone, std::span<const float> among, float share,
                  const std::string& of) {
-  constexpr float kShare = 1e-3f;
   float largest = 0;
   for (const float number : alone) largest = std::max(largest, std::abs(number));
   for (size_t i = 0; i < alone.size(); ++i) {
-    if (std::abs(alone[i] - among[i]) <= kShare * largest) continue;
+    const bool same = share == 0 ? std::memcmp(&alone[i], &among[i], sizeof(float)) == 0
+                                 : std::abs(alone[i] - among[i]) <= share * largest;
+    if (same) continue;
     return Refuse(fmt::format("number {} of the result of {} is {} alone and {} among others", i,
                               of, alone[i], among[i]));
   }
   return Status::Ok();
 }
 
-// The checks of one runner.
-class RunnerChecker {
- public:
-  RunnerChecker(const RunnerToCheck& model, CheckClock* clock) : model_(model), clock_(*clock) {}
+std::string NameOf(const std::vector<int32_t>& text) {
+  return fmt::format("{} tokens", text.size());
+}
 
-  Status Run() {
+class RunnerResults final : public CheckedResults {
+ public:
+  RunnerResults(const RunnerToCheck* model, CheckClock* clock) : model_(*model), clock_(*clock) {}
+
+  Expected<std::string> Finite() override {
     const auto width = static_cast<size_t>(model_.runner->OutputWidth(model_.output));
-    if (width == 0 || model_.vocab_size <= 0) return Status::Ok();
-    std::vector<std::vector<int32_t>> texts;
-    std::vector<Numbers> alone;
+    if (width == 0 || model_.vocab_size <= 0) return std::string();
     for (const int32_t length : kLengths) {
-      texts.push_back(Sequence(std::min(length, model_.max_tokens), model_.vocab_size));
-      if (!clock_.Allows(Seconds({&texts.back(), 1}))) break;
-      Numbers& row = alone.emplace_back(width);
-      PENSTOCK_RETURN_IF_ERROR(RunBatch({&texts.back(), 1}, {&row, 1}));
-      PENSTOCK_RETURN_IF_ERROR(CheckFinite(row, NameOf(texts.back())));
+      texts_.push_back(Sequence(std::min(length, model_.max_tokens), model_.vocab_size));
+      if (!clock_.Allows(Seconds({&texts_.back(), 1}))) break;
+      std::vector<float>& row = alone_.emplace_back(width);
+      PENSTOCK_RETURN_IF_ERROR(RunBatch({&texts_.back(), 1}, {&row, 1}));
+      PENSTOCK_RETURN_IF_ERROR(CheckFinite(row, NameOf(texts_.back())));
     }
-    PENSTOCK_RETURN_IF_ERROR(CheckVaried(alone));
-    texts.resize(alone.size());
-    if (texts.size() < 2 || !clock_.Allows(Seconds(texts))) return Status::Ok();
-    std::reverse(texts.begin(), texts.end());
-    std::vector<Numbers> together(texts.size(), Numbers(width));
-    PENSTOCK_RETURN_IF_ERROR(RunBatch(texts, together));
+    PENSTOCK_RETURN_IF_ERROR(CheckVaried(alone_));
+    return std::string();
+  }
+
+  Expected<std::string> Batch() override {
+    texts_.resize(alone_.size());
+    if (texts_.size() < 2 || !clock_.Allows(Seconds(texts_))) return std::string();
+    std::reverse(texts_.begin(), texts_.end());
+    ModelRows together(texts_.size(), std::vector<float>(alone_[0].size()));
+    PENSTOCK_RETURN_IF_ERROR(RunBatch(texts_, together));
     std::reverse(together.begin(), together.end());
-    std::reverse(texts.begin(), texts.end());
-    const auto check = model_.same_bits ? CheckSameBits : CheckNear;
-    for (size_t i = 0; i < texts.size(); ++i) {
-      PENSTOCK_RETURN_IF_ERROR(check(alone[i], together[i], NameOf(texts[i])));
+    std::reverse(texts_.begin(), texts_.end());
+    const float share = model_.same_bits ? 0 : kNearShare;
+    for (size_t i = 0; i < texts_.size(); ++i) {
+      PENSTOCK_RETURN_IF_ERROR(CheckSame(alone_[i], together[i], share, NameOf(texts_[i])));
     }
-    return Status::Ok();
+    return std::string();
   }
 
  private:
-  static std::string NameOf(const std::vector<int32_t>& text) {
-    return fmt::format("{} tokens", text.size());
-  }
-  double Seconds(std::span<const std::vector<int32_t>> texts) const {
+  using Texts = std::span<const std::vector<int32_t>>;
+
+  double Seconds(Texts texts) const {
     double tokens = 0, work = 0;
     for (const auto& text : texts) {
       const auto length = static_cast<double>(text.size());
@@ -132,7 +129,8 @@ class RunnerChecker {
     }
     return slower_ * model_.times.Seconds(tokens, work);
   }
-  Status RunBatch(std::span<const std::vector<int32_t>> texts, std::span<Numbers> rows) {
+
+  Status RunBatch(Texts texts, std::span<std::vector<float>> rows) {
     std::vector<int32_t> ids, offsets{0};
     std::vector<float*> sinks;
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -153,6 +151,66 @@ class RunnerChecker {
   const RunnerToCheck& model_;
   CheckClock& clock_;
   double slower_ = 1;  // was the last batch, than the model's times say
+  std::vector<std::vector<int32_t>> texts_;
+  ModelRows alone_;  // of the first texts, as far as the time allowed
+};
+
+class StepResults final : public CheckedResults {
+ public:
+  StepResults(StepsToCheck model, CheckClock* clock)
+      : model_(std::move(model)),
+        clock_(*clock),
+        ids_(Sequence(std::min(5, model_.context), model_.vocab_size)) {
+    if (ids_.size() > 1) rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);
+  }
+
+  Expected<std::string> Finite() override {
+    PENSTOCK_ASSIGN_OR_RETURN(run_, model_.prepare(&step_s_));
+    if (!clock_.Allows(step_s_)) return std::string();
+    const BlockTable block = {0};
+    const SingleSequence one(ids_.size(), 0, block, run_->LongRope(ids_.size()));
+    const auto before = clock_.took();
+    PENSTOCK_RETURN_IF_ERROR(clock_.Run([&] { return run_->Run(one.Batch(ids_, rows_)); }));
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      PENSTOCK_ASSIGN_OR_RETURN(const std::span<const float> logits, run_->Row(row));
+      PENSTOCK_RETURN_IF_ERROR(CheckFinite(logits, fmt::format("token {}", rows_[row])));
+      alone_.emplace_back(logits.begin(), logits.end());
+    }
+    PENSTOCK_RETURN_IF_ERROR(CheckVaried(alone_));
+    step_s_ = std::max(step_s_, std::chrono::duration<double>(clock_.took() - before).count());
+    return std::string();
+  }
+
+  Expected<std::string> Batch() override {
+    if (alone_.empty() || !clock_.Allows(step_s_)) return std::string();
+    std::vector<int32_t> both = Sequence(std::min(3, model_.context), model_.vocab_size);
+    const auto other = static_cast<int32_t>(both.size());
+    both.insert(both.end(), ids_.begin(), ids_.end());
+    std::vector<int32_t> moved = rows_;
+    for (int32_t& row : moved) row += other;
+    const BlockTable first = {0}, second = {1};
+    const int32_t offsets[] = {0, other, static_cast<int32_t>(both.size())};
+    const CachedSequence two[] = {{0, second, run_->LongRope(static_cast<size_t>(other))},
+                                  {0, first, run_->LongRope(ids_.size())}};
+    PENSTOCK_RETURN_IF_ERROR(clock_.Run([&] {
+      return run_->Run({.ids = both, .offsets = offsets, .cached = two, .picks = moved});
+    }));
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      PENSTOCK_ASSIGN_OR_RETURN(const std::span<const float> logits, run_->Row(row));
+      PENSTOCK_RETURN_IF_ERROR(
+          CheckSame(alone_[row], logits, 0, fmt::format("token {}", rows_[row])));
+    }
+    return std::string();
+  }
+
+ private:
+  const StepsToCheck model_;
+  CheckClock& clock_;
+  double step_s_ = 0;
+  std::unique_ptr<ProgramRun> run_;
+  const std::vector<int32_t> ids_;
+  std::vector<int32_t> rows_ = {0};  // that are looked at: the first and the last one
+  ModelRows alone_;
 };
 
 double WeightBytes(const Op& op) {
@@ -196,7 +254,7 @@ Status CheckClock::Run(const std::function<Status()>& work) {
 
 Status CheckLinear(const LinearChecker& linear, CheckClock* clock) {
   if (linear == nullptr || !clock->Allows(0)) return Status::Ok();
-  LinearCheck check;
+  KernelDifference check;
   PENSTOCK_RETURN_IF_ERROR(clock->Run([&]() -> Status {
     PENSTOCK_ASSIGN_OR_RETURN(check, linear());
     return Status::Ok();
@@ -204,12 +262,7 @@ Status CheckLinear(const LinearChecker& linear, CheckClock* clock) {
   if (check.ok()) return Status::Ok();
   return Refuse(fmt::format(
       "{} differs from plain arithmetic by {:.1e} of the largest number, {:.1e} is allowed",
-      check.layer, check.error, check.error_max));
-}
-
-Status CheckRunner(const RunnerToCheck& model, const LinearChecker& linear, CheckClock* clock) {
-  PENSTOCK_RETURN_IF_ERROR(CheckLinear(linear, clock));
-  return RunnerChecker(model, clock).Run();
+      check.of, check.error, check.error_max));
 }
 
 Program ProgramWithin(const Program& program, double seconds, double* step_s) {
@@ -244,44 +297,12 @@ Program ProgramWithin(const Program& program, double seconds, double* step_s) {
   return cut;
 }
 
-Status CheckSteps(ProgramRun* run, int32_t vocab_size, int32_t context, double step_s,
-                  CheckClock* clock) {
-  if (!clock->Allows(step_s)) return Status::Ok();
-  const int32_t length = std::min(5, context), other_length = std::min(3, context);
-  const std::vector<int32_t> ids = Sequence(length, vocab_size);
-  const BlockTable first = {0}, second = {1};
-  // The first and the last row.
-  std::vector<int32_t> rows = {0};
-  if (length > 1) rows.push_back(length - 1);
-  const auto step = [&](const PackedBatch& batch) {
-    return clock->Run([&] { return run->Run(batch); });
-  };
-  const auto long_rope = [run](int32_t rows) { return run->LongRope(static_cast<size_t>(rows)); };
-  const SingleSequence one(ids.size(), 0, first, long_rope(length));
-  const auto before = clock->took();
-  PENSTOCK_RETURN_IF_ERROR(step(one.Batch(ids, rows)));
-  std::vector<Numbers> alone;
-  for (size_t row = 0; row < rows.size(); ++row) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::span<const float> logits, run->Row(row));
-    PENSTOCK_RETURN_IF_ERROR(CheckFinite(logits, fmt::format("token {}", rows[row])));
-    alone.emplace_back(logits.begin(), logits.end());
-  }
-  PENSTOCK_RETURN_IF_ERROR(CheckVaried(alone));
-  const double took = std::chrono::duration<double>(clock->took() - before).count();
-  if (!clock->Allows(std::max(step_s, took))) return Status::Ok();
-  std::vector<int32_t> both = Sequence(other_length, vocab_size);
-  both.insert(both.end(), ids.begin(), ids.end());
-  std::vector<int32_t> moved = rows;
-  for (int32_t& row : moved) row += other_length;
-  const int32_t offsets[] = {0, other_length, other_length + length};
-  const CachedSequence two[] = {{0, second, long_rope(other_length)},
-                                {0, first, long_rope(length)}};
-  PENSTOCK_RETURN_IF_ERROR(step({.ids = both, .offsets = offsets, .cached = two, .picks = moved}));
-  for (size_t row = 0; row < rows.size(); ++row) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::span<const float> logits, run->Row(row));
-    PENSTOCK_RETURN_IF_ERROR(CheckSameBits(alone[row], logits, fmt::format("token {}", rows[row])));
-  }
-  return Status::Ok();
+std::unique_ptr<CheckedResults> ResultsOf(const RunnerToCheck* model, CheckClock* clock) {
+  return std::make_unique<RunnerResults>(model, clock);
+}
+
+std::unique_ptr<CheckedResults> ResultsOf(StepsToCheck model, CheckClock* clock) {
+  return std::make_unique<StepResults>(std::move(model), clock);
 }
 
 }  // namespace penstock

@@ -1,10 +1,6 @@
 // Known answers: what must hold for every model, checked where one is loaded for the first time on
-// a machine.
-//
-//   kernels   a linear layer gives what plain arithmetic gives (linear_check.h)
-//   finite    results are finite, and not all the same number
-//   batch     a sequence gives the same alone and among others: the same bits, of a model that
-//             OpenVINO computes to a thousandth
+// a machine. The results are of made-up tokens. A model that OpenVINO computes gives the same alone
+// and among others to a thousandth, all others the same bits.
 //
 // Whatever the time does not allow is left out. What a model itself comes with is in
 // expected_answers.h.
@@ -12,11 +8,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
+#include "checks/check.h"
 #include "checks/linear_check.h"
 #include "common/request_context.h"
 #include "common/status.h"
 #include "gate/compute_gate.h"
+#include "numbers/dtype.h"
 #include "program/backend.h"
 #include "program/encoder_runner.h"
 #include "program/program.h"
@@ -24,6 +23,9 @@
 #include "sched/batch_limits.h"
 
 namespace penstock {
+
+class Tokenizer;     // text/tokenizer.h
+struct ModelFolder;  // families/model_folder.h
 
 // Time for the checks of a model that took `load` to load: a hundredth of that, at least 200 ms.
 Clock::duration CheckTimeOf(Clock::duration load);
@@ -54,6 +56,7 @@ class CheckClock {
   bool complete_ = true;
 };
 
+// An encoder, or a decoder that embeds or scores.
 struct RunnerToCheck {
   EncoderRunner* runner = nullptr;
   EncoderOutput output = EncoderOutput::kPooled;
@@ -61,21 +64,30 @@ struct RunnerToCheck {
   int32_t max_tokens = 0;  // of a sequence
   BatchTimes times;        // not known: as if batches took no time
   bool same_bits = true;   // results are to have the same bits alone and among others; else nearly
+  // For ExpectedAnswers.
+  const ModelFolder* folder = nullptr;
+  const Tokenizer* tokenizer = nullptr;
+  DType dtype = DType::kF32;
 };
 
-// Checks the kernels alone; does nothing if `linear` is null. Errors: as CheckRunner.
+// Errors: kInternal: the check failed; the message says how and what to do. Other errors are those
+// of running the model.
 Status CheckLinear(const LinearChecker& linear, CheckClock* clock);
 
-// kInternal: a check failed; the message says which and what to do. Other errors are those of
-// running the model.
-Status CheckRunner(const RunnerToCheck& model, const LinearChecker& linear, CheckClock* clock);
+// Batches of a runner. Errors: those of CheckLinear. Both outlive the results.
+std::unique_ptr<CheckedResults> ResultsOf(const RunnerToCheck* model, CheckClock* clock);
 
-// `run`: of kCheckRows rows, kCheckLogitRows logit rows and two blocks at least. `step_s`: what a
-// step takes, about. Errors: those of CheckRunner.
+// Steps of a decoder. `prepare` makes a run of kCheckRows rows, kCheckLogitRows logit rows and two
+// blocks at least. Errors: those of CheckLinear.
 inline constexpr int32_t kCheckRows = 8;
 inline constexpr int32_t kCheckLogitRows = 2;
-Status CheckSteps(ProgramRun* run, int32_t vocab_size, int32_t context, double step_s,
-                  CheckClock* clock);
+struct StepsToCheck {
+  int32_t vocab_size = 0;
+  int32_t context = 0;
+  // Sets `step_s` to what a step takes, about. What it needs outlives the results.
+  std::function<Expected<std::unique_ptr<ProgramRun>>(double* step_s)> prepare;
+};
+std::unique_ptr<CheckedResults> ResultsOf(StepsToCheck model, CheckClock* clock);
 
 // A program of a decoder as far as its layers fit the time: steps of few rows take as long as their
 // weights take to be read. `step_s` is set to that of the program returned.

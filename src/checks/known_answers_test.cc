@@ -74,6 +74,23 @@ class SpoiltRunner final : public EncoderRunner {
 };
 using Fault = SpoiltRunner::Fault;
 
+// The checks of a first load.
+Status CheckRunner(const RunnerToCheck& model, const LinearChecker& linear, CheckClock* clock) {
+  const auto results = ResultsOf(&model, clock);
+  CheckSubject subject = {.name = "m", .results = results.get(), .clock = clock};
+  subject.linear = linear;
+  return RunChecks(CheckTime::kFirstLoad, subject);
+}
+Status CheckSteps(std::unique_ptr<ProgramRun> run, int32_t vocab_size, int32_t context,
+                  double step_s, CheckClock* clock) {
+  const auto prepare = [&](double* seconds) -> Expected<std::unique_ptr<ProgramRun>> {
+    *seconds = step_s;
+    return std::move(run);
+  };
+  const auto results = ResultsOf({vocab_size, context, prepare}, clock);
+  return RunChecks(CheckTime::kFirstLoad, {.name = "m", .results = results.get(), .clock = clock});
+}
+
 Status CheckSpoilt(Fault fault, int32_t width = 4) {
   SpoiltRunner runner(fault, nullptr, width);
   CheckClock clock(std::chrono::hours(1), nullptr);
@@ -145,9 +162,9 @@ TEST(KnownAnswers, ALinearLayerThatDiffersIsRefused) {
   SpoiltRunner runner(Fault::kNone);
   const RunnerToCheck model = {&runner, EncoderOutput::kPooled, 100, 512, {}};
   CheckClock clock(std::chrono::hours(1), nullptr);
-  const auto with = [&](LinearCheck check) {
+  const auto with = [&](KernelDifference check) {
     return CheckRunner(
-        model, [check] { return Expected<LinearCheck>(check); }, &clock);
+        model, [check] { return Expected<KernelDifference>(check); }, &clock);
   };
   EXPECT_TRUE(with({"layer.0", 9e-4, 1e-3}).ok());
   EXPECT_THAT(with({"layer.0", 2e-3, 1e-3}).message(), HasSubstr("layer.0 differs from plain"));
@@ -157,12 +174,12 @@ TEST(KnownAnswers, ALinearLayerThatDiffersIsRefused) {
 // Logits are sums of a sequence's ids, spoilt in one way.
 class SpoiltSteps final : public ProgramRun {
  public:
-  explicit SpoiltSteps(Fault fault) : fault_(fault) {}
+  explicit SpoiltSteps(Fault fault, int* runs = nullptr) : fault_(fault), runs_(runs) {}
   uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
   Status Run(size_t /*index*/, const PackedBatch& batch,
              std::span<float* const> /*sinks*/) override {
-    ++runs;
+    if (runs_ != nullptr) ++*runs_;
     logits_.clear();
     EXPECT_LE(batch.ids.size(), static_cast<size_t>(kCheckRows));
     EXPECT_LE(batch.picks.size(), static_cast<size_t>(kCheckLogitRows));
@@ -178,29 +195,29 @@ class SpoiltSteps final : public ProgramRun {
   Expected<std::span<const float>> Rows(size_t first, size_t) override {
     return std::span<const float>(logits_[first]);
   }
-  int runs = 0;
 
  private:
   const Fault fault_;
+  int* const runs_;
   std::vector<std::vector<float>> logits_;
 };
 
 TEST(KnownAnswers, StepsOfADecoder) {
   const auto check = [](Fault fault, int32_t context = 100) {
-    SpoiltSteps run(fault);
     CheckClock clock(std::chrono::hours(1), nullptr);
-    return CheckSteps(&run, 1000, context, 0.01, &clock);
+    return CheckSteps(std::make_unique<SpoiltSteps>(fault), 1000, context, 0.01, &clock);
   };
   EXPECT_TRUE(check(Fault::kNone).ok());
   EXPECT_TRUE(check(Fault::kNone, 1).ok());
   EXPECT_THAT(check(Fault::kNan).message(), HasSubstr("token 0 is nan"));
   EXPECT_THAT(check(Fault::kConstant).message(), HasSubstr("results are 7"));
   EXPECT_THAT(check(Fault::kBatch).message(), HasSubstr("among others"));
-  SpoiltSteps slow(Fault::kBatch);
   FakeTime time;
   CheckClock clock = time.Limit(0.2);
-  EXPECT_TRUE(CheckSteps(&slow, 1000, 100, 0.3, &clock).ok());
-  EXPECT_EQ(slow.runs, 0);
+  int runs = 0;
+  EXPECT_TRUE(
+      CheckSteps(std::make_unique<SpoiltSteps>(Fault::kBatch, &runs), 1000, 100, 0.3, &clock).ok());
+  EXPECT_EQ(runs, 0);
   EXPECT_FALSE(clock.complete());
 }
 
@@ -234,7 +251,7 @@ TEST(LinearCheckTest, EncodersOfEveryArchitectureAndType) {
       ASSERT_TRUE(check.ok()) << check.status().ToString();
       EXPECT_TRUE(check->ok()) << entry.path() << DTypeName(dtype) << check->error;
       EXPECT_GT(check->error, 0) << entry.path();
-      EXPECT_FALSE(check->layer.empty());
+      EXPECT_FALSE(check->of.empty());
     }
   }
 }
@@ -250,7 +267,7 @@ TEST(LinearCheckTest, DecodersOfEveryArchitecture) {
       const auto check = CheckDecoderLinear(**model, *files, DType::kBf16, backend.get());
       ASSERT_TRUE(check.ok()) << check.status().ToString();
       EXPECT_TRUE(check->ok()) << entry.path() << DTypeName(dtype) << check->error;
-      EXPECT_FALSE(check->layer.empty());
+      EXPECT_FALSE(check->of.empty());
     }
   }
 }
@@ -296,11 +313,11 @@ TEST(KnownAnswers, ALargeDecoderIsCheckedByItsFirstLayers) {
   options.rows = kCheckRows;
   options.picks = kCheckLogitRows;
   options.blocks = {2};
-  const auto run = backend->Prepare(cut, options);
+  auto run = backend->Prepare(cut, options);
   ASSERT_TRUE(run.ok());
   CheckClock clock(std::chrono::hours(1), &backend->gate());
-  const Status status =
-      CheckSteps(run->get(), (*model)->config().vocab_size, (*model)->context(), cut_s, &clock);
+  const Status status = CheckSteps(*std::move(run), (*model)->config().vocab_size,
+                                   (*model)->context(), cut_s, &clock);
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 

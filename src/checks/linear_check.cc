@@ -79,22 +79,22 @@ double CosineTolerance(DType dtype) {
   return dtype == DType::kI8 ? 1e-2 : 1e-4;
 }
 
-Expected<LinearCheck> CheckEncoderLinear(const EncoderModel& model, Backend* backend) {
+Expected<KernelDifference> CheckEncoderLinear(const EncoderModel& model, Backend* backend) {
   const ModelFolder& folder = model.folder();
   const EncoderFamily* const family = EncoderOfModelType(folder.encoder.model_type);
   const PackedLinear* const attention_out = FirstAdded(*model.program(EncoderOutput::kTokens));
-  if (family == nullptr || attention_out == nullptr) return LinearCheck();  // no layers
+  if (family == nullptr || attention_out == nullptr) return KernelDifference();  // no layers
   const EncoderArchitecture& names = family->architecture;
   const PackedLinear& linear = *attention_out;
-  LinearCheck check;
-  check.layer = std::string(names.layer) + "0." + std::string(names.attention_out);
+  KernelDifference check;
+  check.of = std::string(names.layer) + "0." + std::string(names.attention_out);
   check.error_max = KernelTolerance(linear.dtype());
 
   PENSTOCK_ASSIGN_OR_RETURN(const auto store, OpenEncoderTensors(folder.path));
   EncoderWeights counts;
   WeightReader reader(*store, names.prefix, &counts);
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<LinearRows> stored,
-                            reader.Linears({check.layer}, linear.out(), linear.in()));
+                            reader.Linears({check.of}, linear.out(), linear.in()));
 
   Program program;
   program.max_length = kRows;
@@ -124,16 +124,16 @@ Expected<LinearCheck> CheckEncoderLinear(const EncoderModel& model, Backend* bac
   return check;
 }
 
-Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const DecoderFiles& files,
-                                         DType cache_type, Backend* backend) {
+Expected<KernelDifference> CheckDecoderLinear(const DecoderModel& model, const DecoderFiles& files,
+                                              DType cache_type, Backend* backend) {
   const auto* const embed = FirstOp<EmbedOp>(model.program());
   const auto* const attention = FirstOp<AttentionOp>(model.program());
   const auto* const feed = FirstOp<FeedForwardOp>(model.program());
-  if (embed == nullptr || attention == nullptr || feed == nullptr) return LinearCheck();
+  if (embed == nullptr || attention == nullptr || feed == nullptr) return KernelDifference();
   const TensorRecord& words = files.tensors.embedding;
   const DecoderLinear& gate = files.tensors.layers[0].gate;
-  LinearCheck check;
-  check.layer = gate.weight.name;
+  KernelDifference check;
+  check.of = gate.weight.name;
   check.error_max = KernelTolerance(feed->in->dtype());
 
   // The gate stands where logits do. Its attention is there because steps need a cache.

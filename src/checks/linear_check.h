@@ -3,10 +3,10 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "common/status.h"
 #include "numbers/dtype.h"
+#include "program/kernel_difference.h"
 
 namespace penstock {
 
@@ -14,13 +14,6 @@ class Backend;
 class DecoderModel;   // models/decoder.h
 class EncoderModel;   // models/encoder.h
 struct DecoderFiles;  // families/decoder_files.h
-
-struct LinearCheck {
-  std::string layer;  // its tensor's name
-  double error = 0;   // the largest difference, of the largest number; infinite: not finite
-  double error_max = 0;
-  bool ok() const { return error <= error_max; }
-};
 
 // The largest difference at which results of a linear layer, or of a whole model, by two sets of
 // kernels count as equal, of the largest number. f32: sums of a few thousand terms in another
@@ -31,13 +24,14 @@ double KernelTolerance(DType dtype);
 double CosineTolerance(DType dtype);
 
 // Null: a model without such a layer.
-using LinearChecker = std::function<Expected<LinearCheck>()>;
+using LinearChecker = std::function<Expected<KernelDifference>()>;
 
-// Of layer 0: the output of its attention. The files are opened again; milliseconds. Errors are
-// those of opening them and of running a batch.
-Expected<LinearCheck> CheckEncoderLinear(const EncoderModel& model, Backend* backend);
-// Of layer 0: the gate of its feed-forward, on rows of the embedding. `cache_type` as PrepareOptions.
-Expected<LinearCheck> CheckDecoderLinear(const DecoderModel& model, const DecoderFiles& files,
-                                         DType cache_type, Backend* backend);
+// Both look at layer 0, and at the files, which are opened again; milliseconds. Errors are those of
+// opening them and of running a batch.
+// The output of its attention.
+Expected<KernelDifference> CheckEncoderLinear(const EncoderModel& model, Backend* backend);
+// The gate of its feed-forward, on rows of the embedding. `cache_type` as PrepareOptions.
+Expected<KernelDifference> CheckDecoderLinear(const DecoderModel& model, const DecoderFiles& files,
+                                              DType cache_type, Backend* backend);
 
 }  // namespace penstock

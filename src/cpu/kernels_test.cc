@@ -13,8 +13,8 @@ namespace penstock {
 namespace {
 
 TEST(Kernels, EveryInstructionSetAgreesWithScalar) {
-  for (const cpu::KernelCheck& check : cpu::CheckKernels()) {
-    EXPECT_LE(check.error, check.error_max) << check.isa << " " << check.kernel;
+  for (const KernelDifference& check : cpu::CheckKernels()) {
+    EXPECT_LE(check.error, check.error_max) << check.of;
   }
 }
 

@@ -252,14 +252,14 @@ class Runner {
 
 }  // namespace
 
-std::vector<KernelCheck> CheckKernels() {
+std::vector<KernelDifference> CheckKernels() {
   const std::vector<Runner::Result> reference = Runner(*ScalarKernels()).RunAll();
-  std::vector<KernelCheck> checks;
+  std::vector<KernelDifference> checks;
   for (const Kernels* kernels : SupportedKernels()) {
     if (kernels == ScalarKernels()) continue;
     const std::vector<Runner::Result> results = Runner(*kernels).RunAll();
     for (size_t i = 0; i < results.size(); ++i) {
-      checks.push_back({kernels->name, results[i].kernel,
+      checks.push_back({std::string(kernels->name) + " " + results[i].kernel,
                         Error(results[i].values, reference[i].values), results[i].error_max});
     }
   }

@@ -1,22 +1,14 @@
 // Compares every kernel this processor can run with the scalar one, on seeded random inputs. Used
-// by tests and by `penstock doctor`.
+// by tests and by `penstock doctor` (devices/backends.h).
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include "cpu/kernels.h"
+#include "program/kernel_difference.h"
 
 namespace penstock::cpu {
 
-struct KernelCheck {
-  std::string isa;
-  std::string kernel;    // "gemm k=64", "attention rotary", ...
-  double error = 0;      // largest difference from scalar, relative to the largest scalar result
-  double error_max = 0;  // bound on the error of another order of rounding
-  bool ok() const { return error <= error_max; }
-};
-
-std::vector<KernelCheck> CheckKernels();
+// "avx512 gemm k=64", "avx2 attention rotary", ... beside the scalar ones.
+std::vector<KernelDifference> CheckKernels();
 
 }  // namespace penstock::cpu

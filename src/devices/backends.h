@@ -1,12 +1,16 @@
-// The one place that makes backends: a row for each device that models can lie and compute on.
+// The one place that makes backends: a row for each device that models can lie and compute on. A
+// device that is not on this machine is left out where all are made, and refused by name where it is
+// asked for.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "devices/devices.h"
 #include "program/backend.h"
+#include "program/kernel_difference.h"
 
 namespace penstock {
 
@@ -24,5 +28,19 @@ std::string DeviceNames();
 
 // Errors: those of ParseDevice, and of the device.
 Expected<std::unique_ptr<Backend>> NewBackend(const DeviceOptions& options);
+
+// A device of this machine, and its memory.
+struct MadeDevice {
+  std::string name;
+  std::unique_ptr<Backend> backend;
+};
+// All that this machine has, the host first. Errors: those of the devices.
+Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options);
+// As a registry takes them: the host's models may have `host_bytes`, those of each other device what
+// is available there; 0: none is bounded.
+Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes);
+
+// Each kernel of each device that this machine has beside the plain one, on random input.
+std::vector<KernelDifference> CheckKernels();
 
 }  // namespace penstock

@@ -25,6 +25,18 @@ TEST(NewBackend, RefusesOthersByNameAndListsWhatThereIs) {
   EXPECT_THAT(made.status().message(), HasSubstr("no device 'tpu:7'; known: auto, cpu"));
 }
 
+TEST(NewDevices, AreThoseOfThisMachineTheHostFirst) {
+  const auto made = NewDevices({.threads = 1, .pin = false});
+  ASSERT_TRUE(made.ok()) << made.status().ToString();
+  const Devices devices = DevicesOf(*made, 7);
+  EXPECT_EQ(devices.size(), made->size());
+  EXPECT_EQ(devices.host().name, "cpu");
+  EXPECT_EQ(devices.host().backend, made->front().backend.get());
+  EXPECT_EQ(devices.host().memory_bytes, 7u);
+  const Devices unbounded = DevicesOf(*made, 0);
+  for (const Device& device : unbounded.list()) EXPECT_EQ(device.memory_bytes, 0u);
+}
+
 TEST(Devices, TheFirstOneIsTheHost) {
   const Devices devices({{"cpu", nullptr, 7}, {"other", nullptr, 3}});
   EXPECT_EQ(devices.host().name, "cpu");

@@ -28,6 +28,7 @@ class Devices {
 
   const Device& host() const { return list_.front(); }
   size_t size() const { return list_.size(); }
+  const std::vector<Device>& list() const { return list_; }
   // Where a model lies; "" and kAuto: on the host. Null: there is no such device.
   const Device* Find(const std::string& name) const {
     if (name.empty() || name == kAuto) return &list_.front();

@@ -51,7 +51,7 @@ std::vector<Chunk> SplitIntoChunks(const std::vector<EncodeItem>& items) {
 }
 
 // RunStages::kInfer.
-void MakeUpIds(const Engine& engine, const EncodeItem& item, TokenizedItems* out) {
+void MakeUpIds(const EncoderEngine& engine, const EncodeItem& item, TokenizedItems* out) {
   constexpr size_t kBytesPerToken = 6;  // of English text, the space included
   const auto length =
       std::min(static_cast<size_t>(engine.info().max_tokens), 2 + ItemBytes(item) / kBytesPerToken);
@@ -63,7 +63,7 @@ void MakeUpIds(const Engine& engine, const EncodeItem& item, TokenizedItems* out
   out->lengths.push_back(static_cast<int32_t>(length));
 }
 
-size_t OutputWidth(const Engine& engine, EncoderOutput output) {
+size_t OutputWidth(const EncoderEngine& engine, EncoderOutput output) {
   const EngineInfo& info = engine.info();
   const int32_t width = output == EncoderOutput::kPooled   ? info.embedding_size
                         : output == EncoderOutput::kTokens ? info.hidden_size
@@ -72,7 +72,7 @@ size_t OutputWidth(const Engine& engine, EncoderOutput output) {
 }
 
 // RunStages::kTokenize.
-void AnswerZeros(const Engine& engine, std::unique_ptr<EncodeJob> job) {
+void AnswerZeros(const EncoderEngine& engine, std::unique_ptr<EncodeJob> job) {
   const size_t width = OutputWidth(engine, job->output);
   job->width = static_cast<int32_t>(width);
   const size_t rows = job->output == EncoderOutput::kTokens ? job->ids.size() : job->lengths.size();
@@ -304,7 +304,8 @@ Status CheckResponseBytes(int64_t bytes, int64_t limit) {
                       bytes, limit)};
 }
 
-std::string PreparedText(const Engine& engine, std::string_view prompt, std::string_view text) {
+std::string PreparedText(const EncoderEngine& engine, std::string_view prompt,
+                         std::string_view text) {
   std::string prepared(prompt);
   prepared += text;
   return engine.folder().do_lower_case ? LowerCase(prepared) : prepared;

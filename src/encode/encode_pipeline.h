@@ -20,7 +20,7 @@
 #include "encode/encode_types.h"
 #include "encode/result_cache.h"
 #include "encode/token_cache.h"
-#include "engine/engine.h"
+#include "engine/encoder_engine.h"
 #include "metrics/metrics.h"
 #include "registry/lease.h"
 
@@ -36,7 +36,7 @@ struct EncodeItem {
 };
 
 struct EncodePlan {
-  Lease<Engine> engine;
+  Lease<EncoderEngine> engine;
   std::vector<EncodeItem> items;
   std::shared_ptr<const void> owner;  // keeps the viewed texts and ids
   std::string prompt;                 // put before `first`; not before ids
@@ -53,8 +53,8 @@ struct EncodePlan {
 };
 
 struct EncodeOutcome {
-  const Engine* engine = nullptr;  // leased while `done` runs
-  std::vector<float> values;       // [rows, width], as EncodeJob
+  const EncoderEngine* engine = nullptr;  // leased while `done` runs
+  std::vector<float> values;              // [rows, width], as EncodeJob
   int32_t width = 0;
   std::vector<int32_t> lengths;  // tokens of each item
   Usage usage;
@@ -64,7 +64,8 @@ struct EncodeOutcome {
 using EncodeDone = std::function<void(Expected<EncodeOutcome>)>;
 
 // The text as the tokenizer gets it: prompt before it, lower case where the model wants that.
-std::string PreparedText(const Engine& engine, std::string_view prompt, std::string_view text);
+std::string PreparedText(const EncoderEngine& engine, std::string_view prompt,
+                         std::string_view text);
 
 // The stages of a plan. All outlive it.
 struct EncodeStages {

@@ -60,7 +60,7 @@ class RequestTokenizer {
   bool SharesFirst(const EncodeItem& item) const;
 
   const EncodePlan& plan_;
-  const Engine& engine_;
+  const EncoderEngine& engine_;
   TokenCache* const cache_;
   const StopCondition stop_;
   const std::string prompt_;  // as the tokenizer gets it

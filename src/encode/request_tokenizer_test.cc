@@ -21,8 +21,8 @@ std::vector<std::string> TokenizerNames() {
 class RequestTokenizerTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { MakeEngine({}); }
-  void MakeEngine(const std::function<void(EngineParts*)>& change) {
-    EngineParts parts = FakeParts(ModelTask::kEmbedding);
+  void MakeEngine(const std::function<void(EncoderParts*)>& change) {
+    EncoderParts parts = FakeParts(ModelTask::kEmbedding);
     auto tokenizer =
         Tokenizer::FromFile(PENSTOCK_GOLDEN_DIR "/tokenizers/" + GetParam() + ".tokenizer.json");
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
@@ -30,9 +30,9 @@ class RequestTokenizerTest : public testing::TestWithParam<std::string> {
     parts.max_tokens = kMaxTokens;
     parts.folder.encoder.vocab_size = parts.tokenizer->vocab_size();
     if (change) change(&parts);
-    EngineOptions options;
+    EncoderEngineOptions options;
     options.name = "model";
-    engine_ = std::make_unique<Engine>(std::move(parts), options, &metrics_);
+    engine_ = std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_);
   }
 
   // The expected result.
@@ -124,7 +124,7 @@ class RequestTokenizerTest : public testing::TestWithParam<std::string> {
   }
 
   Metrics metrics_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<EncoderEngine> engine_;
   std::mt19937 random_{5};
   int64_t unread_ = 0;
 };
@@ -132,7 +132,7 @@ class RequestTokenizerTest : public testing::TestWithParam<std::string> {
 TEST_P(RequestTokenizerTest, AnyRequestIsAsPlainly) {
   for (const bool lower : {false, true}) {
     for (const bool include_prompt : {false, true}) {
-      MakeEngine([&](EngineParts* parts) {
+      MakeEngine([&](EncoderParts* parts) {
         parts->folder.do_lower_case = lower;
         parts->folder.include_prompt = include_prompt;
       });
@@ -140,7 +140,7 @@ TEST_P(RequestTokenizerTest, AnyRequestIsAsPlainly) {
       TokenCache off(0, std::chrono::seconds(0), nullptr, &metrics_);
       for (int round = 0; round < 60 && !HasFailure(); ++round) {
         EncodePlan plan;
-        plan.engine = Lease<Engine>(engine_.get());
+        plan.engine = Lease<EncoderEngine>(engine_.get());
         static const std::vector<std::string> kPrompts = {
             "",
             "query: ",
@@ -202,15 +202,15 @@ class CountingTokenizer : public FakeTokenizer {
 class TokenizedOnceTest : public testing::Test {
  protected:
   TokenizedOnceTest() {
-    EngineParts parts = FakeParts(ModelTask::kReranking);
+    EncoderParts parts = FakeParts(ModelTask::kReranking);
     auto tokenizer = std::make_unique<CountingTokenizer>();
     tokenizer_ = tokenizer.get();
     parts.tokenizer = std::move(tokenizer);
     parts.folder.include_prompt = false;
-    EngineOptions options;
+    EncoderEngineOptions options;
     options.name = "model";
-    engine_ = std::make_unique<Engine>(std::move(parts), options, &metrics_);
-    plan_.engine = Lease<Engine>(engine_.get());
+    engine_ = std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_);
+    plan_.engine = Lease<EncoderEngine>(engine_.get());
   }
   std::vector<std::string> Asked(TokenCache* cache) {
     tokenizer_->asked.clear();
@@ -231,7 +231,7 @@ class TokenizedOnceTest : public testing::Test {
 
   Metrics metrics_;
   CountingTokenizer* tokenizer_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<EncoderEngine> engine_;
   EncodePlan plan_;
   TokenCache off_{0, std::chrono::seconds(0), nullptr, &metrics_};
 };

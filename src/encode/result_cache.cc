@@ -14,7 +14,7 @@ namespace penstock {
 namespace {
 
 // Floats of one row of this output; 0: rows of this output are not kept.
-size_t RowWidth(const Engine& engine, EncoderOutput output) {
+size_t RowWidth(const EncoderEngine& engine, EncoderOutput output) {
   if (output == EncoderOutput::kPooled) return static_cast<size_t>(engine.info().embedding_size);
   if (output == EncoderOutput::kLogits) return static_cast<size_t>(engine.info().num_labels);
   return 0;
@@ -45,7 +45,7 @@ std::string KeyOf(const EncodeJob& job, size_t row, size_t begin) {
 
 // One job on its way.
 struct ResultCache::Lookup {
-  Lease<Engine> engine;
+  Lease<EncoderEngine> engine;
   std::unique_ptr<EncodeJob> job;  // the request's
   size_t width;
   std::vector<std::string> keys;  // of each row
@@ -176,15 +176,15 @@ ResultCache::ResultCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* re
 
 ResultCache::~ResultCache() = default;
 
-bool ResultCache::Takes(const Engine& engine, const EncodeJob& job) const {
+bool ResultCache::Takes(const EncoderEngine& engine, const EncodeJob& job) const {
   return lru_.enabled() && RowWidth(engine, job.output) > 0;
 }
 
-bool ResultCache::AsksRemote(const Engine& engine) const {
+bool ResultCache::AsksRemote(const EncoderEngine& engine) const {
   return remote_ != nullptr && remote_->up() && !engine.fingerprint().empty();
 }
 
-Status ResultCache::Submit(const Lease<Engine>& engine, std::unique_ptr<EncodeJob> job) {
+Status ResultCache::Submit(const Lease<EncoderEngine>& engine, std::unique_ptr<EncodeJob> job) {
   if (!Takes(*engine, *job)) return engine->scheduler().Submit(std::move(job));
   const bool may_lead = job->may_lead;
   const auto lookup = LookUp(engine, std::move(job));
@@ -221,7 +221,7 @@ void ResultCache::AskRemote(const std::shared_ptr<Lookup>& lookup) {
   });
 }
 
-std::shared_ptr<ResultCache::Lookup> ResultCache::LookUp(const Lease<Engine>& engine,
+std::shared_ptr<ResultCache::Lookup> ResultCache::LookUp(const Lease<EncoderEngine>& engine,
                                                          std::unique_ptr<EncodeJob> job) {
   auto lookup = std::make_shared<Lookup>();
   lookup->engine = engine;

@@ -19,7 +19,7 @@
 
 #include "cache/remote_store.h"
 #include "cache/sharded_lru.h"
-#include "engine/engine.h"
+#include "engine/encoder_engine.h"
 #include "metrics/metrics.h"
 #include "registry/lease.h"
 #include "sched/encode_job.h"
@@ -34,7 +34,7 @@ class ResultCache {
 
   // As engine->scheduler().Submit, but `done` may be called before this returns, or on the remote
   // store's thread; and a refusal of the scheduler may come through `done`.
-  Status Submit(const Lease<Engine>& engine, std::unique_ptr<EncodeJob> job);
+  Status Submit(const Lease<EncoderEngine>& engine, std::unique_ptr<EncodeJob> job);
   void Clear() { lru_.Clear(); }
   size_t bytes() const { return lru_.bytes(); }
 
@@ -43,9 +43,10 @@ class ResultCache {
   struct Part;
   struct Flights;
 
-  bool Takes(const Engine& engine, const EncodeJob& job) const;
-  bool AsksRemote(const Engine& engine) const;
-  std::shared_ptr<Lookup> LookUp(const Lease<Engine>& engine, std::unique_ptr<EncodeJob> job);
+  bool Takes(const EncoderEngine& engine, const EncodeJob& job) const;
+  bool AsksRemote(const EncoderEngine& engine) const;
+  std::shared_ptr<Lookup> LookUp(const Lease<EncoderEngine>& engine,
+                                 std::unique_ptr<EncodeJob> job);
   void AskRemote(const std::shared_ptr<Lookup>& lookup);
   void Continue(const std::shared_ptr<Lookup>& lookup, bool may_lead);
   void Compute(const std::shared_ptr<Lookup>& lookup, const std::vector<size_t>& rows,

@@ -35,13 +35,13 @@ class CountingRunner : public FakeEncoderRunner {
 class ResultCacheTest : public testing::Test {
  protected:
   ResultCacheTest() : engine_(NewEngine("one")) {}
-  std::unique_ptr<Engine> NewEngine(const std::string& name) {
-    EngineParts parts = FakeParts(ModelTask::kClassification, 3);
+  std::unique_ptr<EncoderEngine> NewEngine(const std::string& name) {
+    EncoderParts parts = FakeParts(ModelTask::kClassification, 3);
     parts.runners[0] = std::make_unique<CountingRunner>(3, &worked_, &before_run_);
-    EngineOptions options;
+    EncoderEngineOptions options;
     options.name = name;
     options.scheduler.max_queued_tokens = 100;
-    return std::make_unique<Engine>(std::move(parts), options, &metrics_);
+    return std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_);
   }
   static std::unique_ptr<EncodeJob> Job(const std::vector<std::vector<int32_t>>& rows,
                                         EncoderOutput output = EncoderOutput::kPooled) {
@@ -58,19 +58,20 @@ class ResultCacheTest : public testing::Test {
     std::unique_ptr<EncodeJob> job;
   };
   Result Run(std::unique_ptr<EncodeJob> job, ResultCache* cache = nullptr,
-             Engine* engine = nullptr) {
+             EncoderEngine* engine = nullptr) {
     std::promise<Result> promise;
     job->done = [&](std::unique_ptr<EncodeJob> back, Status status) {
       promise.set_value({std::move(status), std::move(back)});
     };
     const Status submitted =
         (cache ? cache : &cache_)
-            ->Submit(Lease<Engine>(engine ? engine : engine_.get()), std::move(job));
+            ->Submit(Lease<EncoderEngine>(engine ? engine : engine_.get()), std::move(job));
     if (!submitted.ok()) return {submitted, nullptr};
     return promise.get_future().get();
   }
   // The values, and how many sequences the model worked on for them.
-  std::vector<float> Values(std::unique_ptr<EncodeJob> job, int worked, Engine* engine = nullptr) {
+  std::vector<float> Values(std::unique_ptr<EncodeJob> job, int worked,
+                            EncoderEngine* engine = nullptr) {
     const int before = worked_;
     Result result = Run(std::move(job), nullptr, engine);
     EXPECT_TRUE(result.status.ok()) << result.status.ToString();
@@ -84,7 +85,7 @@ class ResultCacheTest : public testing::Test {
     job->done = [promise](std::unique_ptr<EncodeJob> back, Status status) {
       promise->set_value({std::move(status), std::move(back)});
     };
-    EXPECT_TRUE(cache_.Submit(Lease<Engine>(engine_.get()), std::move(job)).ok());
+    EXPECT_TRUE(cache_.Submit(Lease<EncoderEngine>(engine_.get()), std::move(job)).ok());
     return promise->get_future();
   }
   // The model waits in its next batch until the returned function is called.
@@ -109,7 +110,7 @@ class ResultCacheTest : public testing::Test {
   std::atomic<int> worked_{0};
   std::function<void()> before_run_;
   ResultCache cache_{1 << 20, std::chrono::seconds(0), nullptr, &metrics_};
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<EncoderEngine> engine_;
 };
 
 TEST_F(ResultCacheTest, KnownRowsGoAroundTheModel) {

@@ -6,7 +6,7 @@
 namespace penstock {
 namespace {
 
-std::string RemoteKeyOf(const Engine& engine, std::string_view text, uint64_t salt) {
+std::string RemoteKeyOf(const EncoderEngine& engine, std::string_view text, uint64_t salt) {
   if (salt == 0) return RemoteKey('t', {engine.fingerprint(), text});
   return RemoteKey(
       't', {engine.fingerprint(), text, {reinterpret_cast<const char*>(&salt), sizeof salt}});
@@ -20,7 +20,7 @@ TokenCache::TokenCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remo
       metrics_(MakeCacheMetrics("token", metrics)),
       lru_(LruOptions{.bytes_max = bytes, .ttl = ttl}, &metrics_) {}
 
-Status TokenCache::EncodeText(const Engine& engine, std::string_view text, uint64_t salt,
+Status TokenCache::EncodeText(const EncoderEngine& engine, std::string_view text, uint64_t salt,
                               const StopCondition& stop, std::vector<int32_t>* ids) {
   if (!lru_.enabled() || text.size() < kTextBytesMin) {
     return engine.tokenizer().EncodeTextUntil(text, stop, ids);
@@ -45,7 +45,7 @@ Status TokenCache::EncodeText(const Engine& engine, std::string_view text, uint6
 }
 
 // Blocks this worker for some milliseconds at most.
-bool TokenCache::FromRemote(const std::string& key, const Engine& engine,
+bool TokenCache::FromRemote(const std::string& key, const EncoderEngine& engine,
                             std::vector<int32_t>* ids) {
   const auto value = remote_->GetNow(key);
   if (!value || value->size() % sizeof(int32_t) != 0) return false;

@@ -11,7 +11,7 @@
 #include "cache/remote_store.h"
 #include "cache/sharded_lru.h"
 #include "common/status.h"
-#include "engine/engine.h"
+#include "engine/encoder_engine.h"
 #include "metrics/metrics.h"
 
 namespace penstock {
@@ -31,13 +31,13 @@ class TokenCache {
   TokenCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote, Metrics* metrics);
 
   // As engine.tokenizer().EncodeText. `salt` as RequestContext::cache_salt. Any thread.
-  Status EncodeText(const Engine& engine, std::string_view text, uint64_t salt,
+  Status EncodeText(const EncoderEngine& engine, std::string_view text, uint64_t salt,
                     const StopCondition& stop, std::vector<int32_t>* ids);
   void Clear() { lru_.Clear(); }
   size_t bytes() const { return lru_.bytes(); }
 
  private:
-  bool FromRemote(const std::string& key, const Engine& engine, std::vector<int32_t>* ids);
+  bool FromRemote(const std::string& key, const EncoderEngine& engine, std::vector<int32_t>* ids);
 
   RemoteStore* const remote_;
   const CacheMetrics metrics_;

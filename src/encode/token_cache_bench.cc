@@ -14,15 +14,15 @@ namespace {
 
 constexpr size_t kTexts = 4096;  // more than fit into the first caches of a processor
 
-std::unique_ptr<Engine> NewEngine(Metrics* metrics) {
-  EngineParts parts = FakeParts(ModelTask::kEmbedding);
+std::unique_ptr<EncoderEngine> NewEngine(Metrics* metrics) {
+  EncoderParts parts = FakeParts(ModelTask::kEmbedding);
   const char* path = std::getenv("PENSTOCK_TOKENIZER");
   auto tokenizer = Tokenizer::FromFile(path != nullptr ? path : "tokenizer.json");
   if (!tokenizer.ok()) return nullptr;
   parts.tokenizer = *std::move(tokenizer);
-  EngineOptions options;
+  EncoderEngineOptions options;
   options.name = "model";
-  return std::make_unique<Engine>(std::move(parts), options, metrics);
+  return std::make_unique<EncoderEngine>(std::move(parts), options, metrics);
 }
 
 std::vector<std::string> Texts(size_t bytes) {

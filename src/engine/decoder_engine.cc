@@ -3,149 +3,107 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string>
+#include <chrono>
 #include <utility>
-#include <vector>
 
-#include "chat/chat_template.h"
 #include "common/log.h"
-#include "engine/decoder_runner.h"
-#include "engine/suffix_tokenizer.h"
-#include "families/decoder_files.h"
-#include "generate/text_model.h"
-#include "models/embedding_decoder.h"
+#include "generate/model_defaults.h"
 
 namespace penstock {
 namespace {
 
-// Stand for the texts of a pair where its template is rendered once.
-constexpr std::string_view kQueryPlace = "PENSTOCK-PLACE-OF-THE-QUERY";
-constexpr std::string_view kDocumentPlace = "PENSTOCK-PLACE-OF-THE-DOCUMENT";
-
-Status TokenOf(const Tokenizer& tokenizer, const std::string& text, int32_t* id) {
-  if (text.empty()) return Status::Ok();
-  *id = tokenizer.TokenToId(text);
-  if (*id >= 0) return Status::Ok();
-  return Status::Unsupported(
-      "the model reranks by the token '" + text + "', which the tokenizer does not have",
-      "tokenizer");
-}
-
-JsonValue Message(std::string_view role, std::string_view content) {
-  JsonValue message = JsonValue::Object();
-  message.Set("role", JsonValue(std::string(role)));
-  message.Set("content", JsonValue(std::string(content)));
-  return message;
-}
-
-// The chat template's text around a query and a document.
-Expected<PairTemplate> RenderPair(const ModelFolder& folder) {
-  PENSTOCK_ASSIGN_OR_RETURN(const ChatTemplate chat,
-                            ChatTemplate::Parse(folder.pair_chat_template));
-  ChatInput input;
-  JsonValue::Array messages;
-  if (!folder.instruction.empty()) messages.push_back(Message("system", folder.instruction));
-  messages.push_back(Message("query", kQueryPlace));
-  messages.push_back(Message("document", kDocumentPlace));
-  input.messages = std::move(messages);
-  input.add_generation_prompt = folder.logit_score.has_value();
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, chat.Render(input));
-  const size_t query = text.find(kQueryPlace);
-  const size_t document = text.find(kDocumentPlace);
-  if (query == std::string::npos || document == std::string::npos || document < query ||
-      query != text.rfind(kQueryPlace) || document != text.rfind(kDocumentPlace)) {
-    return Status::Unsupported(
-        "the chat template must have the query once, and after it the document once",
-        "chat_template");
-  }
-  const size_t behind = query + kQueryPlace.size();
-  return PairTemplate{text.substr(0, query), text.substr(behind, document - behind),
-                      text.substr(document + kDocumentPlace.size())};
-}
-
-// Tokens behind every text, or every pair.
-Expected<std::vector<int32_t>> SuffixOf(const ModelFolder& folder, const Tokenizer& tokenizer) {
-  std::vector<int32_t> suffix;
-  if (folder.pair_template) {
-    PENSTOCK_RETURN_IF_ERROR(tokenizer.EncodeText(folder.pair_template->after_document, &suffix));
-    // Else it depends on the document how the text between them is cut into tokens.
-    if (suffix.empty() || tokenizer.IsSpecial(suffix[0])) return suffix;
-    return Status::Unsupported(
-        "what follows the document in the template for reranking must begin with a special token",
-        "chat_template");
-  }
-  if (folder.end_token.empty()) return suffix;
-  int32_t end = -1;
-  PENSTOCK_RETURN_IF_ERROR(TokenOf(tokenizer, folder.end_token, &end));
-  Encoding none;
-  PENSTOCK_RETURN_IF_ERROR(tokenizer.Combine({}, nullptr, {}, &none));
-  if (none.ids.empty() || none.ids.back() != end) suffix.push_back(end);
-  return suffix;
-}
-
-Status LoadTokenizer(EngineParts* parts) {
-  ModelFolder& folder = parts->folder;
-  PENSTOCK_ASSIGN_OR_RETURN(parts->tokenizer, Tokenizer::FromFile(folder.tokenizer_path));
-  const Tokenizer& tokenizer = *parts->tokenizer;
-  if (folder.logit_score) {
-    LogitScore& score = *folder.logit_score;
-    PENSTOCK_RETURN_IF_ERROR(TokenOf(tokenizer, score.true_token, &score.true_id));
-    PENSTOCK_RETURN_IF_ERROR(TokenOf(tokenizer, score.false_token, &score.false_id));
-  }
-  if (!folder.pair_chat_template.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(folder.pair_template, RenderPair(folder));
-  }
-  PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> suffix, SuffixOf(folder, tokenizer));
-  if (suffix.empty() && !folder.pair_template) return Status::Ok();
-  const bool own_template = !folder.pair_template.has_value();
-  parts->tokenizer = std::make_unique<SuffixTokenizer>(std::move(parts->tokenizer),
-                                                       std::move(suffix), own_template);
-  return Status::Ok();
-}
+// Of the memory that is available once the weights are loaded. Only what is used takes memory.
+constexpr double kCacheShare = 0.5;
 
 }  // namespace
 
-Status LoadDecoderParts(const EngineOptions& options, Backend* backend, EngineParts* parts) {
-  const ModelFolder& folder = parts->folder;
-  if (!options.int8_keep.empty()) {
-    return Status::InvalidArgument("--int8-keep is for encoders; this model is a decoder",
-                                   "int8-keep");
+std::vector<int32_t> FitCacheBlocks(const TextModel& model, int32_t sequences,
+                                    uint64_t cache_bytes) {
+  const std::vector<CacheGroup> groups = CacheGroups(model.decoder->program());
+  const std::vector<int32_t> least = LeastCacheBlocks(groups, model.context());
+  std::vector<int32_t> blocks =
+      ChooseCacheBlocks(groups, model.context(), kCacheContexts * least[0], sequences);
+  const double room =
+      cache_bytes > 0
+          ? static_cast<double>(cache_bytes)
+          : kCacheShare * static_cast<double>(model.decoder->backend().AvailableBytes());
+  if (room == 0) return blocks;
+  const std::vector<uint64_t> block_bytes = model.cache_block_bytes();
+  double bytes = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    bytes += blocks[g] * static_cast<double>(block_bytes[g]);
   }
-  const Status loaded = LoadTokenizer(parts);
-  if (!loaded.ok()) return loaded.Annotate(folder.path);
-  PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files,
-                            DecoderFiles::Open(folder.path, DecoderUse::kEmbed));
-  TextModelOptions memory;
-  memory.cache_type = options.dtype == DType::kF32 ? DType::kF32 : DType::kBf16;
-  memory.memory_bytes = options.granted.weights + options.granted.cache;
-  PENSTOCK_ASSIGN_OR_RETURN(const int32_t context, ChooseContext(files, memory, *backend));
-  DecoderOptions decoder;
-  decoder.dtype = options.dtype;
-  decoder.context = std::min(context, folder.max_tokens);
-  PENSTOCK_ASSIGN_OR_RETURN(auto model, EmbeddingDecoder::Load(folder, files, backend, decoder));
-  parts->dtype = LayerDType(model->decoder().program());
-  parts->hidden_size = model->hidden_size();
-  parts->embedding_size = model->embedding_size();
-  parts->num_labels = model->num_labels();
-  parts->max_tokens = model->max_tokens();
-  parts->parameters = model->parameters();
-  parts->weight_bytes = model->weight_bytes();
-  const DType cache = parts->dtype == DType::kF32 ? DType::kF32 : DType::kBf16;
-  const int64_t value_bytes = cache == DType::kF32 ? 4 : 2;
-  parts->cache_bytes =
-      static_cast<uint64_t>(options.replicas) *
-      static_cast<uint64_t>(DecoderRunner::kCachedBytesMax +
-                            decoder.context * KvBytesPerToken(files.config, value_bytes));
-  const std::shared_ptr<const EmbeddingDecoder> shared = std::move(model);
-  parts->linear_checker = [shared, path = folder.path, cache, backend]() -> Expected<LinearCheck> {
-    PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles stored,
-                              DecoderFiles::Open(path, DecoderUse::kEmbed));
-    return CheckDecoderLinear(shared->decoder(), stored, cache, backend);
-  };
-  for (int32_t i = 0; i < options.replicas; ++i) {
-    parts->runners.push_back(std::make_unique<DecoderRunner>(shared, backend, cache));
+  if (bytes <= room) return blocks;
+  blocks[0] = std::max(static_cast<int32_t>(blocks[0] * (room / bytes)), least[0]);
+  double rest = room;
+  for (size_t g = 1; g < groups.size(); ++g) {
+    rest = std::max(0.0, rest - blocks[g - 1] * static_cast<double>(block_bytes[g - 1]));
+    const double fit = std::min<double>(blocks[g], rest / static_cast<double>(block_bytes[g]));
+    blocks[g] = std::max(static_cast<int32_t>(fit), least[g]);
   }
-  return Status::Ok();
+  return blocks;
+}
+
+Expected<std::unique_ptr<DecoderEngine>> DecoderEngine::Load(const std::string& path,
+                                                             const DecoderEngineOptions& options,
+                                                             Backend* backend, Metrics* metrics) {
+  const auto begun = Clock::now();
+  TextModelOptions limited = options.model;
+  limited.memory_bytes = options.granted.weights + options.granted.cache;
+  PENSTOCK_ASSIGN_OR_RETURN(auto model, TextModel::Load(path, backend, limited));
+  OverrideDefaults(options.sampling, model.get());
+  PENSTOCK_ASSIGN_OR_RETURN(
+      ModelTemplates templates,
+      ModelTemplates::Make(model->chat_templates, options.chat_template, options.name));
+  const std::optional<DType> dtype = options.model.dtype;
+  PENSTOCK_RETURN_IF_ERROR(CheckLoad(
+      {.name = options.name,
+       .path = path,
+       .fingerprint = "",
+       .settings =
+           fmt::format("{} {}", dtype ? DTypeName(*dtype) : "auto", DTypeName(model->cache_type)),
+       .begun = begun},
+      options.check, backend, *model));
+  DecodeSchedulerOptions made = options.scheduler;
+  made.model = options.name;
+  made.gate = &backend->gate();
+  if (made.cache_blocks.empty()) {
+    made.cache_blocks = FitCacheBlocks(*model, made.sequences_max, options.granted.cache);
+  }
+  PENSTOCK_ASSIGN_OR_RETURN(auto scheduler, DecodeScheduler::Make(model.get(), made, metrics));
+  for (const CacheGroupStats& group : scheduler->stats().groups) {
+    LogDebug("{}: context {}, {} blocks of cache, {}", options.name, scheduler->context(),
+             group.blocks, kCacheKindNames[static_cast<size_t>(group.kind)]);
+  }
+  return std::unique_ptr<DecoderEngine>(new DecoderEngine(
+      path, options, std::move(templates), std::move(model), std::move(scheduler), *backend));
+}
+
+DecoderEngine::DecoderEngine(std::string path, DecoderEngineOptions options,
+                             ModelTemplates templates, std::unique_ptr<TextModel> model,
+                             std::unique_ptr<DecodeScheduler> scheduler, const Backend& backend)
+    : path_(std::move(path)),
+      options_(std::move(options)),
+      templates_(std::move(templates)),
+      model_(std::move(model)),
+      scheduler_(std::move(scheduler)) {
+  const DecoderModel& decoder = *model_->decoder;
+  info_.hidden_size = decoder.config().hidden_size;
+  info_.max_tokens = context();
+  info_.parameters = decoder.parameters();
+  info_.weight_bytes = decoder.weight_bytes();
+  info_.cache_bytes = scheduler_->stats().BytesOf(&CacheGroupStats::blocks);
+  info_.activation_bytes = scheduler_->HeldBytes();
+  info_.backend = backend.name();
+  info_.dtype = LayerDType(decoder.program());
+  loaded_unix_s_ = std::chrono::duration_cast<std::chrono::seconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
+}
+
+uint64_t DecoderEngine::ReleaseMemory() {
+  scheduler_->ReleaseMemory();
+  return 0;
 }
 
 }  // namespace penstock

@@ -41,9 +41,9 @@ constexpr EngineKind kKinds[] = {
         .load =
             [](const std::string& path, const KindOptions& options, Backend* backend,
                Metrics* metrics) {
-              EngineOptions made = options.encoder;
+              EncoderEngineOptions made = options.encoder;
               made.revision = CommitOfPath(path);
-              return AsModel(Engine::Load(path, made, backend, metrics));
+              return AsModel(EncoderEngine::Load(path, made, backend, metrics));
             },
         .add_metrics = EncoderScheduler::RegisterMetrics,
     },
@@ -58,9 +58,9 @@ constexpr EngineKind kKinds[] = {
         .load =
             [](const std::string& path, const KindOptions& options, Backend* backend,
                Metrics* metrics) {
-              TextEngineOptions made = options.decoder;
+              DecoderEngineOptions made = options.decoder;
               made.revision = CommitOfPath(path);
-              return AsModel(TextEngine::Load(path, made, backend, metrics));
+              return AsModel(DecoderEngine::Load(path, made, backend, metrics));
             },
         .add_metrics = EncoderScheduler::RegisterMetrics,
     },

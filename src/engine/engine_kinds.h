@@ -8,12 +8,12 @@
 
 #include "common/status.h"
 #include "engine/capability.h"
-#include "engine/engine.h"
+#include "engine/decoder_engine.h"
+#include "engine/encoder_engine.h"
 #include "engine/file_facts.h"
 #include "engine/model.h"
 #include "engine/model_bytes.h"
 #include "engine/tensor_engine.h"
-#include "engine/text_engine.h"
 
 namespace penstock {
 
@@ -28,8 +28,8 @@ struct LoadTerms {
 
 // The options of a model whose kind is not known yet: those of its kind count.
 struct KindOptions {
-  EngineOptions encoder;
-  TextEngineOptions decoder;
+  EncoderEngineOptions encoder;
+  DecoderEngineOptions decoder;
   TensorEngineOptions tensors;
 
   void Set(const LoadTerms& terms);

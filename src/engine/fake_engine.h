@@ -1,4 +1,4 @@
-// For tests: an Engine without files. Words are tokens; results are sums a test can work out.
+// For tests: an EncoderEngine without files. Words are tokens; a test can work out its results.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/encoder_engine.h"
 
 namespace penstock {
 
@@ -174,10 +174,10 @@ class FakeEncoderRunner : public EncoderRunner {
   std::function<void()> before_run_;
 };
 
-// Ready for Engine's constructor; change what the test is about.
-inline EngineParts FakeParts(ModelTask task, int32_t labels = 1,
-                             std::function<void()> before_run = nullptr) {
-  EngineParts parts;
+// Ready for EncoderEngine's constructor; change what the test is about.
+inline EncoderParts FakeParts(ModelTask task, int32_t labels = 1,
+                              std::function<void()> before_run = nullptr) {
+  EncoderParts parts;
   parts.folder.path = "/models/fake";
   parts.folder.task = task;
   parts.folder.pooling_declared = true;

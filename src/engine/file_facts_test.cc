@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "cpu/cpu_backend.h"
-#include "engine/engine.h"
-#include "engine/text_engine.h"
+#include "engine/decoder_engine.h"
+#include "engine/encoder_engine.h"
 
 namespace penstock {
 namespace {
@@ -19,7 +19,7 @@ TEST(FileFacts, OfADecoderAreThoseOfTheLoadedModel) {
   Metrics metrics;
   auto backend = NewCpuBackend({.threads = 1, .pin = false});
   ASSERT_TRUE(backend.ok());
-  const auto engine = TextEngine::Load(kGguf, {}, backend->get(), &metrics);
+  const auto engine = DecoderEngine::Load(kGguf, {}, backend->get(), &metrics);
   ASSERT_TRUE(engine.ok()) << engine.status().ToString();
   EXPECT_TRUE(facts->generates);
   EXPECT_EQ(facts->path, kGguf);

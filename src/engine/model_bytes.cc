@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "engine/decoder_engine.h"
 #include "engine/decoder_runner.h"
-#include "engine/engine.h"
+#include "engine/encoder_engine.h"
 #include "engine/onnx_runner.h"
-#include "engine/text_engine.h"
 #include "families/decoder_files.h"
 #include "families/model_kind.h"
 #include "generate/context_bytes.h"
@@ -33,7 +33,7 @@ uint64_t FileBytes(const std::string& path) {
   return error ? 0 : bytes;
 }
 
-Expected<ModelNeeds> EncoderNeeds(const ModelFolder& folder, const EngineOptions& options,
+Expected<ModelNeeds> EncoderNeeds(const ModelFolder& folder, const EncoderEngineOptions& options,
                                   Backend* backend) {
   DryBackend dry(backend->preferred_dtype());
   LinearTypes types = options.dtype.value_or(backend->preferred_dtype());
@@ -65,7 +65,7 @@ Expected<ModelNeeds> EncoderNeeds(const ModelFolder& folder, const EngineOptions
 }
 
 // The file's constants, which OpenVINO packs: both may be in memory.
-Expected<ModelNeeds> OnnxNeeds(const ModelFolder& folder, const EngineOptions& options) {
+Expected<ModelNeeds> OnnxNeeds(const ModelFolder& folder, const EncoderEngineOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const openvino::ModelFiles files,
                             openvino::FindModelFiles(folder.onnx));
   ModelNeeds needs;
@@ -123,7 +123,7 @@ Expected<ModelNeeds> DecoderNeeds(const DecoderFiles& files, const DecoderOption
 }
 
 // A decoder that embeds or scores.
-Expected<ModelNeeds> EmbedderNeeds(const ModelFolder& folder, const EngineOptions& options,
+Expected<ModelNeeds> EmbedderNeeds(const ModelFolder& folder, const EncoderEngineOptions& options,
                                    Backend* backend) {
   PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files,
                             DecoderFiles::Open(folder.path, DecoderUse::kEmbed));
@@ -138,7 +138,7 @@ Expected<ModelNeeds> EmbedderNeeds(const ModelFolder& folder, const EngineOption
   return needs;
 }
 
-Expected<ModelNeeds> TextNeeds(const std::string& path, const TextEngineOptions& options,
+Expected<ModelNeeds> TextNeeds(const std::string& path, const DecoderEngineOptions& options,
                                Backend* backend) {
   PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files, DecoderFiles::Open(path));
   DecoderPlan plan;
@@ -170,8 +170,8 @@ std::string ModelBytesText(const ModelBytes& bytes) {
   return fmt::format("{:.1f} MB ({})", static_cast<double>(bytes.total()) / 1e6, parts);
 }
 
-Expected<ModelNeeds> ModelNeedsOf(const std::string& path, const EngineOptions& options,
-                                  const TextEngineOptions& text, Backend* backend) {
+Expected<ModelNeeds> ModelNeedsOf(const std::string& path, const EncoderEngineOptions& options,
+                                  const DecoderEngineOptions& text, Backend* backend) {
   PENSTOCK_ASSIGN_OR_RETURN(const ModelKind kind, KindOfModel(path));
   if (kind == ModelKind::kDecoder) return TextNeeds(path, text, backend);
   PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(path));

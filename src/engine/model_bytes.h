@@ -9,8 +9,8 @@
 namespace penstock {
 
 class Backend;
-struct EngineOptions;      // engine.h
-struct TextEngineOptions;  // text_engine.h
+struct EncoderEngineOptions;  // encoder_engine.h
+struct DecoderEngineOptions;  // decoder_engine.h
 
 struct ModelBytes {
   uint64_t weights = 0;      // with the tokenizer's tables
@@ -29,8 +29,8 @@ struct ModelNeeds {
 };
 
 // Of the model at `path`, a folder or a .gguf file, loaded with these options; milliseconds. Errors
-// as Engine::Load and TextEngine::Load, as far as headers tell.
-Expected<ModelNeeds> ModelNeedsOf(const std::string& path, const EngineOptions& options,
-                                  const TextEngineOptions& text, Backend* backend);
+// as EncoderEngine::Load and DecoderEngine::Load, as far as headers tell.
+Expected<ModelNeeds> ModelNeedsOf(const std::string& path, const EncoderEngineOptions& options,
+                                  const DecoderEngineOptions& text, Backend* backend);
 
 }  // namespace penstock

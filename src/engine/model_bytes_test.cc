@@ -9,8 +9,8 @@
 #include <future>
 
 #include "cpu/cpu_backend.h"
-#include "engine/engine.h"
-#include "engine/text_engine.h"
+#include "engine/decoder_engine.h"
+#include "engine/encoder_engine.h"
 
 namespace penstock {
 namespace {
@@ -40,13 +40,13 @@ class ModelBytesTest : public testing::Test {
 
 void ModelBytesTest::CheckEncoder(const std::string& folder, std::optional<DType> dtype) {
   SCOPED_TRACE(folder);
-  EngineOptions options;
+  EncoderEngineOptions options;
   options.name = "m";
   options.dtype = dtype;
   options.scheduler.max_batch_tokens = 2048;
   const auto needs = ModelNeedsOf(folder, options, {}, backend_.get());
   ASSERT_TRUE(needs.ok()) << needs.status().ToString();
-  auto engine = Engine::Load(folder, options, backend_.get(), &metrics_);
+  auto engine = EncoderEngine::Load(folder, options, backend_.get(), &metrics_);
   ASSERT_TRUE(engine.ok()) << engine.status().ToString();
   // Of weights no less than they take, and at most a quarter more, besides the tokenizer.
   const uint64_t weights = (*engine)->info().weight_bytes;
@@ -93,13 +93,13 @@ TEST_F(ModelBytesTest, ARealEncoderTakesWhatItSays) {
 
 TEST_F(ModelBytesTest, BatchesFollowWhatIsGranted) {
   const std::string folder = Folder("models/bert_mean_normalize", nullptr);
-  EngineOptions options;
+  EncoderEngineOptions options;
   options.name = "m";
   options.scheduler.max_batch_tokens = 8192;
   const auto needs = ModelNeedsOf(folder, options, {}, backend_.get());
   ASSERT_TRUE(needs.ok());
   options.granted = needs->least;
-  auto engine = Engine::Load(folder, options, backend_.get(), &metrics_);
+  auto engine = EncoderEngine::Load(folder, options, backend_.get(), &metrics_);
   ASSERT_TRUE(engine.ok());
   EXPECT_LT((*engine)->scheduler().limits().tokens, 8192u);
   EXPECT_LE((*engine)->info().activation_bytes, needs->least.activations);
@@ -108,13 +108,13 @@ TEST_F(ModelBytesTest, BatchesFollowWhatIsGranted) {
 TEST_F(ModelBytesTest, DecodersTakeWhatTheySay) {
   const std::string folder = Folder("", "PENSTOCK_SMOLLM2");
   if (folder.empty()) GTEST_SKIP() << "PENSTOCK_SMOLLM2 is not set";
-  TextEngineOptions options;
+  DecoderEngineOptions options;
   options.name = "m";
   options.model.context = 2048;
   const auto needs = ModelNeedsOf(folder, {}, options, backend_.get());
   ASSERT_TRUE(needs.ok()) << needs.status().ToString();
   options.granted = needs->wanted;
-  auto engine = TextEngine::Load(folder, options, backend_.get(), &metrics_);
+  auto engine = DecoderEngine::Load(folder, options, backend_.get(), &metrics_);
   ASSERT_TRUE(engine.ok()) << engine.status().ToString();
   const ModelBytes bytes = (*engine)->bytes();
   EXPECT_GE(needs->wanted.weights, bytes.weights);

@@ -54,6 +54,7 @@ Registry::Registry(Devices devices, Metrics* metrics, Loader loader, RegistryOpt
   impl_->fetcher = std::move(fetcher);
   impl_->loader = std::move(loader);
   if (!impl_->loader) impl_->UseModelFiles();
+  impl_->RegisterDeviceMetrics();
   impl_->PublishNames();
 }
 
@@ -184,6 +185,20 @@ Status Registry::Add(ModelSpec spec) {
   return Status::Ok();
 }
 
+void Registry::Impl::RegisterDeviceMetrics() {
+  if (metrics == nullptr) return;
+  for (const Device& device : devices.list()) {
+    const std::string label = MetricLabel("device", device.name);
+    metrics
+        ->AddGauge("penstock_device_memory_budget_bytes",
+                   "Memory that the models of a device may take together; 0: not bounded.", label)
+        .Set(static_cast<int64_t>(device.memory_bytes));
+    used_gauges.push_back(&metrics->AddGauge(
+        "penstock_device_memory_used_bytes",
+        "Memory that the loaded models of a device may take at most, of its budget.", label));
+  }
+}
+
 // Read as they are printed: of a slot, which lives as long as the registry.
 void Registry::Impl::RegisterMetrics(Slot* slot) {
   if (metrics == nullptr) return;
@@ -199,6 +214,9 @@ void Registry::Impl::RegisterMetrics(Slot* slot) {
       [value = slot->load_seconds] { return value->load(); }, model);
   slot->loaded_gauge =
       &metrics->AddGauge("penstock_model_loaded", "1 while a model is in memory.", model);
+  slot->device_gauge =
+      &metrics->AddGauge("penstock_model_device", "1 while a model is in memory of that device.",
+                         model + "," + MetricLabel("device", slot->device.name));
   const auto bytes = [&](const char* name) {
     return &metrics->AddGauge("penstock_model_bytes",
                               "Memory that a loaded model may take at most, by class.",
@@ -220,6 +238,12 @@ void Registry::Impl::Charge(Slot* slot, const ModelBytes& bytes) {
     all.cache += one.charged.cache;
   }
   slot->loaded_gauge->Set(all.total() > 0);
+  slot->device_gauge->Set(std::any_of(slots.begin(), slots.end(), [slot](const Slot& one) {
+    return one.device_gauge == slot->device_gauge && one.charged.total() > 0;
+  }));
+  for (size_t i = 0; i < used_gauges.size(); ++i) {
+    used_gauges[i]->Set(static_cast<int64_t>(TakenBytes(devices.list()[i])));
+  }
   slot->bytes_gauges[0]->Set(static_cast<int64_t>(all.weights));
   slot->bytes_gauges[1]->Set(static_cast<int64_t>(all.activations));
   slot->bytes_gauges[2]->Set(static_cast<int64_t>(all.cache));
@@ -400,6 +424,15 @@ bool Registry::Impl::NoteReady() const {
   if (all.empty() || std::any_of(all.begin(), all.end(), is_late)) return false;
   was_ready = true;
   return true;
+}
+
+std::vector<Registry::DeviceMemory> Registry::MemoryOfDevices() const {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<DeviceMemory> all;
+  for (const Device& device : impl_->devices.list()) {
+    all.push_back({device.name, device.memory_bytes, impl_->TakenBytes(device)});
+  }
+  return all;
 }
 
 uint64_t Registry::memory_bytes() const { return impl_->devices.host().memory_bytes; }

@@ -283,8 +283,15 @@ class Registry {
   // come, go and are loaded again: requests wait for those they need.
   bool AllReady() const;
 
-  // Of all models on the host together; 0: not bounded.
+  // What all models on the host may take together; 0: not bounded.
   uint64_t memory_bytes() const;
+  struct DeviceMemory {
+    std::string device;
+    uint64_t budget_bytes = 0;  // 0: not bounded
+    uint64_t used_bytes = 0;    // what its models may take at most, as charged to the budget
+  };
+  // The host first.
+  std::vector<DeviceMemory> MemoryOfDevices() const;
   // Of all models, see Model.
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();

@@ -44,7 +44,7 @@ class RegistryDevicesTest : public testing::Test {
     return needs.ok() ? needs->least : ModelBytes();
   }
   std::vector<float> Embedding(const std::string& name) {
-    const auto engine = registry_->Find<Engine>(name);
+    const auto engine = registry_->Find<EncoderEngine>(name);
     EXPECT_TRUE(engine.ok()) << engine.status().ToString();
     if (!engine.ok()) return {};
     auto job = std::make_unique<EncodeJob>();
@@ -115,6 +115,31 @@ TEST_F(RegistryDevicesTest, AModelMakesRoomForOthersOfItsDeviceOnly) {
   EXPECT_EQ(entries[0].evictions, 0u);
   EXPECT_EQ(entries[1].state, ModelState::kReady);
   EXPECT_NE(entries[2].state, ModelState::kReady);  // gave its memory to "a"
+}
+
+TEST_F(RegistryDevicesTest, MetricsTellEachDevice) {
+  const uint64_t most = 4 * Least().total();
+  Make(most, 2 * most);
+  Add("a", "other");
+  registry_->StartLoading();
+  const Status loaded = registry_->Load("a").get();
+  ASSERT_TRUE(loaded.ok()) << loaded.ToString();
+  const auto memory = registry_->MemoryOfDevices();
+  ASSERT_EQ(memory.size(), 2u);
+  EXPECT_EQ(memory[0].device, "cpu");
+  EXPECT_EQ(memory[0].budget_bytes, most);
+  EXPECT_EQ(memory[0].used_bytes, 0u);
+  EXPECT_EQ(memory[1].used_bytes, registry_->List()[0].bytes.total());
+  const std::string text = metrics_.Render();
+  const auto series = [](const std::string& name, const std::string& labels, uint64_t value) {
+    return HasSubstr(name + "{" + labels + "} " + std::to_string(value) + "\n");
+  };
+  EXPECT_THAT(text, series("penstock_device_memory_budget_bytes", "device=\"cpu\"", most));
+  EXPECT_THAT(text, series("penstock_device_memory_budget_bytes", "device=\"other\"", 2 * most));
+  EXPECT_THAT(text, series("penstock_device_memory_used_bytes", "device=\"cpu\"", 0));
+  EXPECT_THAT(
+      text, series("penstock_device_memory_used_bytes", "device=\"other\"", memory[1].used_bytes));
+  EXPECT_THAT(text, series("penstock_model_device", "model=\"a\",device=\"other\"", 1));
 }
 
 TEST_F(RegistryDevicesTest, OtherDevicesAreRefusedByName) {

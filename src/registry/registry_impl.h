@@ -111,6 +111,7 @@ struct Registry::Impl {
     Counter* evictions_total = nullptr;
     std::shared_ptr<std::atomic<double>> load_seconds;  // of the metrics, which may outlive this
     Gauge* loaded_gauge = nullptr;
+    Gauge* device_gauge = nullptr;
     std::array<Gauge*, 3> bytes_gauges{};
 
     // Owned by the loader until the count is opened, and by the reaper once it is closed and
@@ -192,6 +193,7 @@ struct Registry::Impl {
   // Names and number of models, as if `replaced` (null: none) were not there.
   Status Check(const ModelSpec& spec, const Slot* replaced = nullptr) const;
   int LoadPercent(const Slot& slot) const;  // with the lock held
+  void RegisterDeviceMetrics();
   void RegisterMetrics(Slot* slot);
   // Sets what a model takes of the budget.
   void Charge(Slot* slot, const ModelBytes& bytes);
@@ -318,6 +320,7 @@ struct Registry::Impl {
   void Retire(Slot* slot);
 
   const Devices devices;
+  std::vector<Gauge*> used_gauges;  // as devices; empty: there are no metrics
   Metrics* const metrics;
   const RegistryOptions options;
   Loader loader;

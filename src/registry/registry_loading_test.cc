@@ -38,14 +38,14 @@ class RegistryLoadingTest : public testing::Test {
       ++loads_;
       if (while_loading_) while_loading_();
       if (spec.reference == "broken" && broken_) return Status::NotFound("no such folder");
-      EngineParts parts =
+      EncoderParts parts =
           FakeParts(spec.reference == "reranker" ? ModelTask::kReranking : ModelTask::kEmbedding);
       parts.runners[0] = std::make_unique<MortalRunner>(before_run_, [this] {
         destroyed_on_ = std::this_thread::get_id();
         ++destroyed_;
       });
       return std::unique_ptr<Model>(
-          std::make_unique<Engine>(std::move(parts), spec.options.encoder, &metrics_));
+          std::make_unique<EncoderEngine>(std::move(parts), spec.options.encoder, &metrics_));
     };
   }
   // With these models, all of them loaded.
@@ -97,7 +97,7 @@ TEST_F(RegistryLoadingTest, ManyThreadsThatAskForOneAbsentModelCauseOneLoad) {
     for (int i = 0; i < 32; ++i) {
       threads.emplace_back([&] {
         EXPECT_TRUE(registry->Load("a").get().ok());
-        found += registry->Find<Engine>("a").ok();
+        found += registry->Find<EncoderEngine>("a").ok();
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -140,21 +140,21 @@ TEST_F(RegistryLoadingTest, AFailureGoesToAllWhoWaitAndIsForgottenAfterTheBackOf
   now_ms = 100;
   EXPECT_TRUE(registry->Load("a").get().ok());
   EXPECT_EQ(loads_, 3);
-  EXPECT_TRUE(registry->Find<Engine>("a").ok());
+  EXPECT_TRUE(registry->Find<EncoderEngine>("a").ok());
   EXPECT_TRUE(registry->List()[0].error.ok());
 }
 
 TEST_F(RegistryLoadingTest, UnloadWaitsForTheLastLeaseAndFreesOnTheReaper) {
   const auto registry = With({{"a", "embedder"}, {"b", "embedder"}});
-  auto lease = *registry->Find<Engine>("a");
-  Lease<Engine> copy = lease;
+  auto lease = *registry->Find<EncoderEngine>("a");
+  Lease<EncoderEngine> copy = lease;
   const auto outcome = registry->Unload("a");
-  const Status refused = registry->Find<Engine>("a").status();
+  const Status refused = registry->Find<EncoderEngine>("a").status();
   EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
   EXPECT_EQ(refused.message(), "model 'a' is not loaded");
   EXPECT_EQ(registry->List()[0].state, ModelState::kDraining);
-  EXPECT_FALSE(registry->List()[0].As<Engine>());
-  EXPECT_TRUE(registry->Find<Engine>("b").ok());
+  EXPECT_FALSE(registry->List()[0].As<EncoderEngine>());
+  EXPECT_TRUE(registry->Find<EncoderEngine>("b").ok());
   lease = {};
   std::this_thread::sleep_for(milliseconds(10));  // the unload could end too early meanwhile
   EXPECT_FALSE(IsReady(outcome));
@@ -183,8 +183,8 @@ TEST_F(RegistryLoadingTest, TheLastLeaseMayGoOnTheModelsOwnThread) {
     std::atomic<std::thread::id> done_on;
     const int destroyed_before = destroyed_;
     std::promise<Status> answered;
-    auto lease = std::make_unique<Lease<Engine>>(*registry->Find<Engine>("a"));
-    Engine* const engine = lease->get();
+    auto lease = std::make_unique<Lease<EncoderEngine>>(*registry->Find<EncoderEngine>("a"));
+    EncoderEngine* const engine = lease->get();
     auto job = Job();
     job->may_lead = lead;
     job->done = [&, kept = *lease](std::unique_ptr<EncodeJob>, Status status) mutable {
@@ -195,7 +195,7 @@ TEST_F(RegistryLoadingTest, TheLastLeaseMayGoOnTheModelsOwnThread) {
       answered.set_value(std::move(status));
     };
     // A leader has a lease of its own until Submit returns, as Submit requires.
-    std::thread submitter([&, own = lead ? *lease : Lease<Engine>()] {
+    std::thread submitter([&, own = lead ? *lease : Lease<EncoderEngine>()] {
       EXPECT_TRUE(engine->scheduler().Submit(std::move(job)).ok());
       std::this_thread::sleep_for(milliseconds(5));  // the reaper could be too early here, too
       if (lead) EXPECT_EQ(destroyed_, destroyed_before);
@@ -215,19 +215,19 @@ TEST_F(RegistryLoadingTest, TheLastLeaseMayGoOnTheModelsOwnThread) {
 
 TEST_F(RegistryLoadingTest, LoadOfAModelThatDrainsComesAfterIt) {
   const auto registry = With({{"a", "embedder"}});
-  auto lease = *registry->Find<Engine>("a");
-  const Engine* const old = lease.get();
+  auto lease = *registry->Find<EncoderEngine>("a");
+  const EncoderEngine* const old = lease.get();
   const uint64_t old_id = old->cache_id();
   const auto unloaded = registry->Unload("a");
   const auto loaded = registry->Load("a");
   EXPECT_FALSE(IsReady(loaded));
-  EXPECT_FALSE(registry->Find<Engine>("a").ok());
+  EXPECT_FALSE(registry->Find<EncoderEngine>("a").ok());
   lease = {};
   EXPECT_TRUE(loaded.get().ok());
   EXPECT_TRUE(IsReady(unloaded));
   EXPECT_EQ(destroyed_, 1);
   EXPECT_EQ(loads_, 2);
-  EXPECT_NE((*registry->Find<Engine>("a"))->cache_id(), old_id);
+  EXPECT_NE((*registry->Find<EncoderEngine>("a"))->cache_id(), old_id);
 }
 
 TEST_F(RegistryLoadingTest, WhatCannotBeUnloadedSaysSo) {
@@ -278,20 +278,20 @@ TEST_F(RegistryLoadingTest, AnAbsentModelKeepsItsPlace) {
   ASSERT_TRUE(registry->Unload("a").get().ok());
   EXPECT_TRUE(registry->AllReady());
   EXPECT_TRUE(registry->Has("a"));
-  EXPECT_EQ((*registry->Find<Engine>(""))->name(), "r");
+  EXPECT_EQ((*registry->Find<EncoderEngine>(""))->name(), "r");
   // The default for embedding is still `a`.
-  EXPECT_EQ(registry->Find<Engine>("", ModelTask::kEmbedding).status().message(),
+  EXPECT_EQ(registry->Find<EncoderEngine>("", ModelTask::kEmbedding).status().message(),
             "model 'a' is not loaded");
-  EXPECT_EQ((*registry->Find<Engine>("x", ModelTask::kReranking))->name(), "r");
-  EXPECT_EQ(registry->Find<Engine>("x", ModelTask::kEmbedding).status().code(),
+  EXPECT_EQ((*registry->Find<EncoderEngine>("x", ModelTask::kReranking))->name(), "r");
+  EXPECT_EQ(registry->Find<EncoderEngine>("x", ModelTask::kEmbedding).status().code(),
             StatusCode::kNotFound);
   ASSERT_TRUE(registry->Load("a").get().ok());
-  EXPECT_EQ((*registry->Find<Engine>("", ModelTask::kEmbedding))->name(), "a");
+  EXPECT_EQ((*registry->Find<EncoderEngine>("", ModelTask::kEmbedding))->name(), "a");
 }
 
 TEST_F(RegistryLoadingTest, AfterStopNothingIsLoadedAndLeasesStayGood) {
   auto registry = With({{"a", "embedder"}, {"b", "embedder"}});
-  auto lease = *registry->Find<Engine>("a");
+  auto lease = *registry->Find<EncoderEngine>("a");
   ASSERT_TRUE(registry->Unload("b").get().ok());
   const auto draining = registry->Unload("a");
   const auto wanted = registry->Load("a");
@@ -314,13 +314,13 @@ TEST_F(RegistryLoadingTest, AfterStopNothingIsLoadedAndLeasesStayGood) {
 
 TEST_F(RegistryLoadingTest, WithoutALoaderAnAddedEngineIsGoneForGood) {
   Registry registry(nullptr, &metrics_);
-  EngineOptions options;
+  EncoderEngineOptions options;
   options.name = "a";
-  ASSERT_TRUE(
-      registry
-          .AddLoaded(std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding), options, &metrics_))
-          .ok());
-  EXPECT_TRUE(registry.Find<Engine>("a").ok());
+  ASSERT_TRUE(registry
+                  .AddLoaded(std::make_unique<EncoderEngine>(FakeParts(ModelTask::kEmbedding),
+                                                             options, &metrics_))
+                  .ok());
+  EXPECT_TRUE(registry.Find<EncoderEngine>("a").ok());
   ASSERT_TRUE(registry.Unload("a").get().ok());
   EXPECT_EQ(registry.Load("a").get().code(), StatusCode::kUnsupported);
 }
@@ -335,8 +335,8 @@ TEST_F(RegistryLoadingTest, LookingUpWhileModelsComeAndGo) {
     threads.emplace_back([&, i] {
       const std::string name = i % 2 == 0 ? "a" : "b";
       while (!stop) {
-        const auto lease = i < 2 ? registry->Find<Engine>(name)
-                                 : registry->Find<Engine>("", ModelTask::kReranking);
+        const auto lease = i < 2 ? registry->Find<EncoderEngine>(name)
+                                 : registry->Find<EncoderEngine>("", ModelTask::kReranking);
         if (!lease.ok()) {
           EXPECT_EQ(lease.status().code(), StatusCode::kUnavailable);
           ++refused;
@@ -379,10 +379,10 @@ TEST(Lease, CountsCopiesAndNotMoves) {
   count.Open();
   ASSERT_TRUE(count.TryAdd());
   {
-    Lease<Engine> first(&count, nullptr);
-    Lease<Engine> second = first;
+    Lease<EncoderEngine> first(&count, nullptr);
+    Lease<EncoderEngine> second = first;
     EXPECT_EQ(count.leases(), 2u);
-    Lease<Engine> third = std::move(second);
+    Lease<EncoderEngine> third = std::move(second);
     EXPECT_EQ(count.leases(), 2u);
     second = third;
     first = second;
@@ -402,21 +402,21 @@ TEST(Lease, CountsCopiesAndNotMoves) {
 
 TEST(Lease, OfAnEngineThatNobodyUnloadsCountsNothing) {
   Metrics metrics;
-  Engine engine(FakeParts(ModelTask::kEmbedding), {}, &metrics);
-  const Lease<Engine> lease(&engine);
-  const Lease<Engine> copy = lease;
+  EncoderEngine engine(FakeParts(ModelTask::kEmbedding), {}, &metrics);
+  const Lease<EncoderEngine> lease(&engine);
+  const Lease<EncoderEngine> copy = lease;
   EXPECT_EQ(copy.get(), &engine);
   EXPECT_TRUE(copy);
-  EXPECT_FALSE(Lease<Engine>());
+  EXPECT_FALSE(Lease<EncoderEngine>());
 }
 
 // So a reload finds its entries in the caches, and never those of another model.
 TEST(CacheId, BelongsToTheFingerprintOrToOneEngine) {
   Metrics metrics;
   const auto id = [&](const std::string& fingerprint) {
-    EngineParts parts = FakeParts(ModelTask::kEmbedding);
+    EncoderParts parts = FakeParts(ModelTask::kEmbedding);
     parts.fingerprint = fingerprint;
-    return Engine(std::move(parts), {}, &metrics).cache_id();
+    return EncoderEngine(std::move(parts), {}, &metrics).cache_id();
   };
   const uint64_t one = id("one");
   EXPECT_NE(id("two"), one);

@@ -57,7 +57,7 @@ class RegistryMemoryTest : public testing::Test {
           if (const auto hook = hooks_.find("load " + spec.name); hook != hooks_.end()) {
             hook->second();
           }
-          EngineParts parts = FakeParts(ModelTask::kEmbedding);
+          EncoderParts parts = FakeParts(ModelTask::kEmbedding);
           parts.weight_bytes = spec.granted.weights;
           parts.activation_bytes = spec.granted.activations;
           parts.cache_bytes = spec.granted.cache;
@@ -67,7 +67,7 @@ class RegistryMemoryTest : public testing::Test {
           runners_[spec.name] = runner.get();
           parts.runners[0] = std::move(runner);
           return std::unique_ptr<Model>(
-              std::make_unique<Engine>(std::move(parts), spec.options.encoder, &metrics_));
+              std::make_unique<EncoderEngine>(std::move(parts), spec.options.encoder, &metrics_));
         },
         options,
         [this](const ModelSpec& spec) -> Expected<ModelNeeds> {
@@ -99,10 +99,10 @@ class RegistryMemoryTest : public testing::Test {
     return outcome.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
   }
   // Uses the model, and holds it in use with `lease`.
-  Status Use(const std::string& name, Lease<Engine>* lease = nullptr) {
+  Status Use(const std::string& name, Lease<EncoderEngine>* lease = nullptr) {
     std::promise<Status> outcome;
     registry_->Await(name, {}, {}, [&](const Status& status) {
-      auto found = registry_->Find<Engine>(name);
+      auto found = registry_->Find<EncoderEngine>(name);
       if (found.ok() && lease != nullptr) *lease = *found;
       outcome.set_value(status.ok() && !found.ok() ? found.status() : status);
     });
@@ -202,7 +202,7 @@ TEST_F(RegistryMemoryTest, PinnedModelsStay) {
 
 TEST_F(RegistryMemoryTest, AModelBesideOneInUseIsRefusedWithTheNumbers) {
   Serve(100, {{"a", {60, 0, 0, 0, 0}}, {"b", {60, 0, 0, 0, 0}}});
-  Lease<Engine> in_use;
+  Lease<EncoderEngine> in_use;
   ASSERT_TRUE(Use("a", &in_use).ok());
   const Status refused = Use("b");
   EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
@@ -210,18 +210,18 @@ TEST_F(RegistryMemoryTest, AModelBesideOneInUseIsRefusedWithTheNumbers) {
   EXPECT_THAT(refused.message(), HasSubstr("'b' needs 60.0 MB (weights 60.0)"));
   EXPECT_THAT(refused.message(), HasSubstr("100.0 MB (--memory)"));
   EXPECT_THAT(refused.message(), HasSubstr("a (60.0 MB, in use)"));
-  in_use = Lease<Engine>();
+  in_use = Lease<EncoderEngine>();
   EXPECT_TRUE(Use("b").ok());  // at once: a refusal is no failure
   EXPECT_EQ(Entry("a").state, ModelState::kAbsent);
 }
 
 TEST_F(RegistryMemoryTest, AModelWaitsForOneThatIsBrieflyInUse) {
   Serve(100, {{"a", {60, 0, 0, 0, 0}}, {"b", {60, 0, 0, 0, 0}}});
-  Lease<Engine> in_use;
+  Lease<EncoderEngine> in_use;
   ASSERT_TRUE(Use("a", &in_use).ok());
   std::thread ends([&] {
     std::this_thread::sleep_for(milliseconds(50));  // the other request waits meanwhile
-    in_use = Lease<Engine>();
+    in_use = Lease<EncoderEngine>();
   });
   EXPECT_TRUE(Use("b").ok());
   ends.join();
@@ -247,9 +247,9 @@ TEST_F(RegistryMemoryTest, RefusedModelsGoBehindThoseThatWaited) {
   constexpr int kEnough = 40;
   std::atomic<int> refused{0}, refused_before{-1};
   std::promise<void> asked, ended;
-  Lease<Engine> in_use;
+  Lease<EncoderEngine> in_use;
   registry_->Await("small", {}, {},
-                   [&](const Status&) { in_use = *registry_->Find<Engine>("small"); });
+                   [&](const Status&) { in_use = *registry_->Find<EncoderEngine>("small"); });
   std::function<void(const std::string&)> insist = [&](const std::string& name) {
     registry_->Await(name, {}, {}, [&, name](const Status& status) {
       EXPECT_FALSE(status.ok());
@@ -268,7 +268,7 @@ TEST_F(RegistryMemoryTest, RefusedModelsGoBehindThoseThatWaited) {
   EXPECT_TRUE(mini.get_future().get().ok());
   EXPECT_EQ(refused_before, 2);
   ended.get_future().wait();
-  in_use = Lease<Engine>();
+  in_use = Lease<EncoderEngine>();
 }
 
 TEST_F(RegistryMemoryTest, ALoadThatCannotFitTouchesNoOtherModel) {
@@ -278,7 +278,7 @@ TEST_F(RegistryMemoryTest, ALoadThatCannotFitTouchesNoOtherModel) {
               {"x", {5, 5, 5, 0, 0}},
               {"y", {5, 5, 5, 0, 0}},
               {"z", {5, 5, 5, 0, 0}}});
-  Lease<Engine> in_use;
+  Lease<EncoderEngine> in_use;
   ASSERT_TRUE(Use("chat", &in_use).ok());
   for (const char* name : {"x", "y", "z"}) ASSERT_TRUE(Use(name).ok());
   for (int tries = 0; tries < 2; ++tries) {
@@ -288,7 +288,7 @@ TEST_F(RegistryMemoryTest, ALoadThatCannotFitTouchesNoOtherModel) {
       EXPECT_GT(runners_[name]->HeldBytes(), 0u) << name;
     }
   }
-  in_use = Lease<Engine>();
+  in_use = Lease<EncoderEngine>();
   EXPECT_TRUE(Use("big").ok());
 }
 
@@ -352,13 +352,13 @@ TEST_F(RegistryMemoryTest, AParkedModelThatFindsNoMemoryKeepsItsCharge) {
   HurryClock();
   Serve(100, {{"a", {30, 30, 30, 0, 0}}, {"b", {30, 30, 30, 0, 0}}});
   ASSERT_TRUE(Use("a").ok());
-  Lease<Engine> in_use;
+  Lease<EncoderEngine> in_use;
   ASSERT_TRUE(Use("b", &in_use).ok());
   ASSERT_EQ(Entry("a").state, ModelState::kParked);
   EXPECT_EQ(Use("a").code(), StatusCode::kUnavailable);
   EXPECT_EQ(Entry("a").state, ModelState::kParked);
   EXPECT_EQ(Entry("a").bytes.weights, 30 * kMb);
-  in_use = Lease<Engine>();
+  in_use = Lease<EncoderEngine>();
   EXPECT_TRUE(Use("a").ok());
   EXPECT_TRUE(Entry("a").error.ok());
 }
@@ -389,7 +389,7 @@ TEST_F(RegistryMemoryTest, ManyThreadsAndModelsUnderATightBudget) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 50; ++i) {
-        Lease<Engine> lease;
+        Lease<EncoderEngine> lease;
         const Status status = Use(std::string(1, static_cast<char>('a' + (t + i) % 3)), &lease);
         ++(status.ok() ? served : status.code() == StatusCode::kUnavailable ? refused : other);
         const uint64_t taken = Taken();

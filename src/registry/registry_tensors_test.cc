@@ -48,9 +48,10 @@ class RegistryTensorsTest : public testing::Test {
         PENSTOCK_ASSIGN_OR_RETURN(
             model, TensorEngine::Load(spec.reference, options, &backend_, &metrics_));
       } else {
-        EngineOptions options;
+        EncoderEngineOptions options;
         options.name = spec.name;
-        model = std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding), options, &metrics_);
+        model =
+            std::make_unique<EncoderEngine>(FakeParts(ModelTask::kEmbedding), options, &metrics_);
       }
       return model;
     };
@@ -73,15 +74,15 @@ TEST_F(RegistryTensorsTest, EachFindGivesItsOwnModels) {
   Serve({{"text", "embedder"}, {"same", "builtin:identity"}});
   EXPECT_EQ((*registry_->Find<TensorEngine>("same"))->name(), "same");
   EXPECT_EQ((*registry_->Find<TensorEngine>(""))->name(), "same");  // the only one
-  EXPECT_EQ((*registry_->Find<Engine>(""))->name(), "text");
+  EXPECT_EQ((*registry_->Find<EncoderEngine>(""))->name(), "text");
   const Status text = registry_->Find<TensorEngine>("text").status();
   EXPECT_EQ(text.code(), StatusCode::kUnsupported);
   EXPECT_EQ(text.message(), "model 'text' takes texts, not tensors");
-  const Status tensors = registry_->Find<Engine>("same").status();
+  const Status tensors = registry_->Find<EncoderEngine>("same").status();
   EXPECT_EQ(tensors.code(), StatusCode::kUnsupported);
   EXPECT_EQ(tensors.message(),
             "model 'same' takes and gives tensors; it gives no vectors and no scores of texts");
-  EXPECT_EQ(registry_->Find<TextEngine>("same").status().message(),
+  EXPECT_EQ(registry_->Find<DecoderEngine>("same").status().message(),
             "model 'same' generates no text");
   EXPECT_EQ(registry_->Find<TensorEngine>("other").status().code(), StatusCode::kNotFound);
 }
@@ -98,7 +99,7 @@ TEST_F(RegistryTensorsTest, WithoutANameThereMustBeOne) {
   Serve({{"a", "builtin:identity"}});
   registry_->AcceptAnyName();
   EXPECT_EQ((*registry_->Find<TensorEngine>("c"))->name(), "a");
-  EXPECT_EQ(registry_->Find<Engine>("c").status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(registry_->Find<EncoderEngine>("c").status().code(), StatusCode::kUnsupported);
 }
 
 TEST_F(RegistryTensorsTest, ListTellsWhatTheyDo) {
@@ -112,7 +113,7 @@ TEST_F(RegistryTensorsTest, ListTellsWhatTheyDo) {
   EXPECT_EQ(*entries[0].purpose, ModelPurpose{.task = ModelTask::kEmbedding});
   EXPECT_EQ(*entries[1].purpose, ModelPurpose{.capability = Capability::kTensors});
   EXPECT_FALSE(entries[0].As<TensorEngine>());
-  EXPECT_FALSE(entries[1].As<Engine>());
+  EXPECT_FALSE(entries[1].As<EncoderEngine>());
   ASSERT_TRUE(entries[1].As<TensorEngine>());
   EXPECT_EQ(entries[1].As<TensorEngine>()->version(), 7);
   EXPECT_EQ(entries[1].replicas, 3);

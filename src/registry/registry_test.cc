@@ -18,10 +18,10 @@ using testing::HasSubstr;
 
 class RegistryTest : public testing::Test {
  protected:
-  std::unique_ptr<Engine> Make(const std::string& name, ModelTask task) {
-    EngineOptions options;
+  std::unique_ptr<EncoderEngine> Make(const std::string& name, ModelTask task) {
+    EncoderEngineOptions options;
     options.name = name;
-    return std::make_unique<Engine>(FakeParts(task), options, &metrics_);
+    return std::make_unique<EncoderEngine>(FakeParts(task), options, &metrics_);
   }
   Registry::Loader LoaderThat(std::function<void(const ModelSpec&)> waits) {
     return [this, waits](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
@@ -52,12 +52,12 @@ TEST_F(RegistryTest, FindsByNameAliasAndTask) {
   registry.StartLoading();
   ASSERT_TRUE(registry.WaitLoaded().ok());
   EXPECT_TRUE(registry.AllReady());
-  EXPECT_EQ((*registry.Find<Engine>("b"))->name(), "b");
-  EXPECT_EQ((*registry.Find<Engine>("default"))->name(), "a");
-  EXPECT_EQ((*registry.Find<Engine>(""))->name(), "a");
-  EXPECT_EQ((*registry.Find<Engine>("", ModelTask::kReranking))->name(), "b");
-  EXPECT_EQ((*registry.Find<Engine>("", ModelTask::kClassification))->name(), "a");
-  const Status unknown = registry.Find<Engine>("c").status();
+  EXPECT_EQ((*registry.Find<EncoderEngine>("b"))->name(), "b");
+  EXPECT_EQ((*registry.Find<EncoderEngine>("default"))->name(), "a");
+  EXPECT_EQ((*registry.Find<EncoderEngine>(""))->name(), "a");
+  EXPECT_EQ((*registry.Find<EncoderEngine>("", ModelTask::kReranking))->name(), "b");
+  EXPECT_EQ((*registry.Find<EncoderEngine>("", ModelTask::kClassification))->name(), "a");
+  const Status unknown = registry.Find<EncoderEngine>("c").status();
   EXPECT_EQ(unknown.code(), StatusCode::kNotFound);
   EXPECT_EQ(unknown.field(), "model");
   EXPECT_THAT(unknown.message(), HasSubstr("served: a, first, default, b"));
@@ -72,10 +72,10 @@ TEST_F(RegistryTest, TheLastPartOfANameIsAnAlias) {
   ASSERT_TRUE(registry.WaitLoaded().ok());
   for (const char* name : {"owner/embed", "embed"}) {
     ASSERT_TRUE(registry.Has(name)) << name;
-    EXPECT_EQ((*registry.Find<Engine>(name))->name(), "owner/embed");
+    EXPECT_EQ((*registry.Find<EncoderEngine>(name))->name(), "owner/embed");
   }
   for (const char* name : {"cached/owner--rank", "owner--rank", "x/alias", "alias"}) {
-    EXPECT_EQ((*registry.Find<Engine>(name))->name(), "cached--owner--rank") << name;
+    EXPECT_EQ((*registry.Find<EncoderEngine>(name))->name(), "cached--owner--rank") << name;
   }
   EXPECT_FALSE(registry.Has("owner"));
   const auto entries = registry.List();
@@ -83,7 +83,7 @@ TEST_F(RegistryTest, TheLastPartOfANameIsAnAlias) {
   EXPECT_EQ(entries[1].aliases,
             std::vector<std::string>({"x/alias", "cached/owner--rank", "owner--rank", "alias"}));
   EXPECT_EQ(entries[2].aliases, std::vector<std::string>());
-  EXPECT_THAT(registry.Find<Engine>("z").status().message(),
+  EXPECT_THAT(registry.Find<EncoderEngine>("z").status().message(),
               HasSubstr("served: owner/embed, embed, "));
 }
 
@@ -107,19 +107,20 @@ TEST_F(RegistryTest, AnyNameMeansTheOneModelOfATask) {
   Registry registry(nullptr, &metrics_, LoaderThat([](const ModelSpec&) {}));
   ASSERT_TRUE(registry.Add(Spec("a", "embedder")).ok());
   ASSERT_TRUE(registry.Add(Spec("b", "reranker")).ok());
-  EXPECT_EQ(registry.Find<Engine>("x", ModelTask::kEmbedding).status().code(),
+  EXPECT_EQ(registry.Find<EncoderEngine>("x", ModelTask::kEmbedding).status().code(),
             StatusCode::kNotFound);
   registry.AcceptAnyName();
   // Before loading no task is known.
-  EXPECT_EQ(registry.Find<Engine>("x", ModelTask::kReranking).status().code(),
+  EXPECT_EQ(registry.Find<EncoderEngine>("x", ModelTask::kReranking).status().code(),
             StatusCode::kUnavailable);
   registry.StartLoading();
   ASSERT_TRUE(registry.WaitLoaded().ok());
-  EXPECT_EQ((*registry.Find<Engine>("x", ModelTask::kEmbedding))->name(), "a");
-  EXPECT_EQ((*registry.Find<Engine>("x", ModelTask::kReranking))->name(), "b");
-  EXPECT_EQ((*registry.Find<Engine>("a", ModelTask::kReranking))->name(), "a");  // it has that name
-  EXPECT_EQ((*registry.Find<Engine>("x", ModelTask::kClassification))->name(), "a");
-  EXPECT_EQ(registry.Find<Engine>("x").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ((*registry.Find<EncoderEngine>("x", ModelTask::kEmbedding))->name(), "a");
+  EXPECT_EQ((*registry.Find<EncoderEngine>("x", ModelTask::kReranking))->name(), "b");
+  EXPECT_EQ((*registry.Find<EncoderEngine>("a", ModelTask::kReranking))->name(),
+            "a");  // it has that name
+  EXPECT_EQ((*registry.Find<EncoderEngine>("x", ModelTask::kClassification))->name(), "a");
+  EXPECT_EQ(registry.Find<EncoderEngine>("x").status().code(), StatusCode::kNotFound);
   EXPECT_FALSE(registry.Has("x"));
 
   Registry two(nullptr, &metrics_, LoaderThat([](const ModelSpec&) {}));
@@ -128,14 +129,14 @@ TEST_F(RegistryTest, AnyNameMeansTheOneModelOfATask) {
   two.AcceptAnyName();
   two.StartLoading();
   ASSERT_TRUE(two.WaitLoaded().ok());
-  const Status shared = two.Find<Engine>("x", ModelTask::kEmbedding).status();
+  const Status shared = two.Find<EncoderEngine>("x", ModelTask::kEmbedding).status();
   EXPECT_EQ(shared.code(), StatusCode::kNotFound);
   EXPECT_THAT(shared.message(), HasSubstr("served: a, b"));
 
   Registry one(nullptr, &metrics_);
   ASSERT_TRUE(one.AddLoaded(Make("a", ModelTask::kEmbedding)).ok());
   one.AcceptAnyName();
-  EXPECT_EQ((*one.Find<Engine>("x"))->name(), "a");
+  EXPECT_EQ((*one.Find<EncoderEngine>("x"))->name(), "a");
 }
 
 TEST_F(RegistryTest, NamesAreUnique) {
@@ -167,17 +168,17 @@ TEST_F(RegistryTest, AModelBeingLoadedIsUnavailableAndTheOthersWork) {
   while (registry.List()[1].state != ModelState::kLoading) std::this_thread::yield();
   // What became of the first is told a moment after the second has begun.
   while (registry.List()[0].state != ModelState::kFailed) std::this_thread::yield();
-  const Status loading = registry.Find<Engine>("slow").status();
+  const Status loading = registry.Find<EncoderEngine>("slow").status();
   EXPECT_EQ(loading.code(), StatusCode::kUnavailable);
   EXPECT_EQ(loading.retry_after_s(), 1);
-  const Status failed = registry.Find<Engine>("bad").status();
+  const Status failed = registry.Find<EncoderEngine>("bad").status();
   EXPECT_EQ(failed.code(), StatusCode::kUnavailable);
   EXPECT_THAT(failed.message(), HasSubstr("no such folder"));
   gate.set_value();
   const Status first_failure = registry.WaitLoaded();
   EXPECT_EQ(first_failure.code(), StatusCode::kNotFound);
   EXPECT_THAT(first_failure.message(), HasSubstr("cannot load model 'bad'"));
-  EXPECT_TRUE(registry.Find<Engine>("slow").ok());
+  EXPECT_TRUE(registry.Find<EncoderEngine>("slow").ok());
   EXPECT_FALSE(registry.AllReady());
 }
 
@@ -215,31 +216,31 @@ TEST_F(RegistryTest, AnExceptionFailsItsModelAndNoOther) {
   EXPECT_EQ(entries[2].error.code(), StatusCode::kInternal);
   EXPECT_THAT(entries[2].error.message(), HasSubstr("no such thing"));
   EXPECT_EQ(entries[3].error.code(), StatusCode::kInternal);
-  EXPECT_TRUE(registry.Find<Engine>("good").ok());
+  EXPECT_TRUE(registry.Find<EncoderEngine>("good").ok());
 }
 
 // Real loading, with an allocation of the loader's thread that fails: the first, the second, ...
 TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfLoadingFailsTheModel) {
   auto backend = NewCpuBackend({.threads = 1, .pin = false});
   ASSERT_TRUE(backend.ok());
-  EngineOptions options;
+  EncoderEngineOptions options;
   options.scheduler.max_batch_tokens = 64;
   // Makes objects that are made once in a process.
   const std::string folder = PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize";
-  ASSERT_TRUE(Engine::Load(folder, options, backend->get(), &metrics_).ok());
+  ASSERT_TRUE(EncoderEngine::Load(folder, options, backend->get(), &metrics_).ok());
   int failed = 0;
   for (const int64_t count : {int64_t{1}, int64_t{1} << 40}) {
     bool loaded = false;
     for (int64_t nth = 1; !loaded; nth += 1 + nth / 12) {
       std::optional<FailingNew> failing;
-      Registry registry(nullptr, &metrics_,
-                        [&](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
-                          failing.emplace(nth, count);
-                          PENSTOCK_ASSIGN_OR_RETURN(
-                              std::unique_ptr<Model> model,
-                              Engine::Load(spec.reference, options, backend->get(), &metrics_));
-                          return model;
-                        });
+      Registry registry(
+          nullptr, &metrics_, [&](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+            failing.emplace(nth, count);
+            PENSTOCK_ASSIGN_OR_RETURN(
+                std::unique_ptr<Model> model,
+                EncoderEngine::Load(spec.reference, options, backend->get(), &metrics_));
+            return model;
+          });
       ASSERT_TRUE(registry.Add(Spec("a", folder)).ok());
       registry.StartLoading();
       const Status status = registry.WaitLoaded();
@@ -267,7 +268,7 @@ TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfALoadAnswersThoseWhoWait) {
             thread_local std::optional<FailingNew> failing;  // to the end of the loader's thread
             failing.emplace(nth, count);
             if (spec.name == "bad") return Status::NotFound("there is no such folder anywhere");
-            return std::unique_ptr<Model>(std::make_unique<Engine>(
+            return std::unique_ptr<Model>(std::make_unique<EncoderEngine>(
                 FakeParts(ModelTask::kEmbedding), spec.options.encoder, &metrics_));
           },
           options);

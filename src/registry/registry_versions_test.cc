@@ -31,12 +31,13 @@ class RegistryVersionsTest : public testing::Test {
       PassGate();
       if (spec.reference == "broken") return Status::NotFound("no such folder");
       if (spec.reference == "throws") throw std::runtime_error("torn");
-      EngineParts parts =
+      EncoderParts parts =
           FakeParts(spec.reference == "reranker" ? ModelTask::kReranking : ModelTask::kEmbedding);
       parts.weight_bytes = spec.granted.weights;
-      EngineOptions options = spec.options.encoder;
+      EncoderEngineOptions options = spec.options.encoder;
       options.revision = spec.reference;
-      return std::unique_ptr<Model>(std::make_unique<Engine>(std::move(parts), options, &metrics_));
+      return std::unique_ptr<Model>(
+          std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_));
     };
   }
   static ModelSpec Spec(const std::string& name, int64_t version, std::string reference = "") {
@@ -61,7 +62,7 @@ class RegistryVersionsTest : public testing::Test {
   }
   // The version that Find gives; "" = none.
   std::string Found(const std::string& name) const {
-    const auto found = registry_->Find<Engine>(name);
+    const auto found = registry_->Find<EncoderEngine>(name);
     return found.ok() ? (*found)->revision() : "";
   }
   Registry::Entry Entry(size_t i = 0) const { return registry_->List().at(i); }
@@ -96,7 +97,7 @@ class RegistryVersionsTest : public testing::Test {
   std::future<std::string> AwaitModel(const std::string& name) {
     auto got = std::make_shared<std::promise<std::string>>();
     registry_->Await(name, {}, {}, [this, name, got](const Status& status) {
-      const auto found = registry_->Find<Engine>(name);
+      const auto found = registry_->Find<EncoderEngine>(name);
       got->set_value(!status.ok() ? status.message()
                      : found.ok() ? (*found)->revision()
                                   : found.status().message());
@@ -123,7 +124,7 @@ TEST_F(RegistryVersionsTest, NobodyWhoAsksAllTheTimeIsRefusedOrGoesBack) {
     threads.emplace_back([&, name] {
       int seen = 0;
       while (!over) {
-        const auto found = registry_->Find<Engine>(name);
+        const auto found = registry_->Find<EncoderEngine>(name);
         if (!found.ok()) {
           ++refused;
           continue;
@@ -153,7 +154,7 @@ TEST_F(RegistryVersionsTest, NobodyWhoAsksAllTheTimeIsRefusedOrGoesBack) {
 
 TEST_F(RegistryVersionsTest, LeasesOfTheOldVersionStayGoodAndItsSeriesGoesOn) {
   Serve({Spec("a", 1)}, {}, nullptr);
-  auto lease = *registry_->Find<Engine>("a");
+  auto lease = *registry_->Find<EncoderEngine>("a");
   ASSERT_TRUE(registry_->Replace(Spec("a", 2)).get().ok());
   EXPECT_EQ(lease->revision(), "1");
   EXPECT_EQ(Found("a"), "2");
@@ -208,9 +209,9 @@ TEST_F(RegistryVersionsTest, NamesAndTaskChangeWithTheVersion) {
   ModelSpec next = Spec("a", 2, "reranker");
   next.aliases = {"new"};
   ASSERT_TRUE(registry_->Replace(std::move(next)).get().ok());
-  EXPECT_EQ((*registry_->Find<Engine>("new"))->task(), ModelTask::kReranking);
+  EXPECT_EQ((*registry_->Find<EncoderEngine>("new"))->task(), ModelTask::kReranking);
   ASSERT_TRUE(registry_->Replace(Spec("a", 3)).get().ok());
-  EXPECT_EQ(registry_->Find<Engine>("new").code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<EncoderEngine>("new").code(), StatusCode::kNotFound);
 }
 
 TEST_F(RegistryVersionsTest, PinsStay) {
@@ -266,7 +267,7 @@ TEST_F(RegistryVersionsTest, AModelThatIsUnloadedMeanwhileStaysUnloaded) {
   ShutGate();
   const auto replaced = registry_->Replace(Spec("a", 2));
   WaitAtGate();
-  auto lease = *registry_->Find<Engine>("a");
+  auto lease = *registry_->Find<EncoderEngine>("a");
   const auto unloaded = registry_->Unload("a");
   gate_->set_value();
   EXPECT_TRUE(replaced.get().ok());
@@ -297,10 +298,10 @@ TEST_F(RegistryVersionsTest, StopInTheMiddleEndsEveryWait) {
 
 TEST_F(RegistryVersionsTest, WhatIsRemovedIsUnloadedAfterItsRequests) {
   Serve({Spec("a", 1), Spec("b", 1)});
-  auto lease = *registry_->Find<Engine>("a");
+  auto lease = *registry_->Find<EncoderEngine>("a");
   EXPECT_TRUE(registry_->Remove("a").ok());
   EXPECT_EQ(registry_->Remove("a").code(), StatusCode::kNotFound);
-  EXPECT_EQ(registry_->Find<Engine>("a").code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<EncoderEngine>("a").code(), StatusCode::kNotFound);
   EXPECT_EQ(Found(""), "1");  // that of b
   EXPECT_EQ(registry_->List().size(), 1u);
   EXPECT_EQ(lease->revision(), "1");
@@ -311,7 +312,7 @@ TEST_F(RegistryVersionsTest, WhatIsRemovedIsUnloadedAfterItsRequests) {
   lease = {};
   EXPECT_TRUE(registry_->Remove("a").ok());
   EXPECT_TRUE(registry_->Remove("b").ok());
-  EXPECT_EQ(registry_->Find<Engine>("").code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<EncoderEngine>("").code(), StatusCode::kNotFound);
   EXPECT_FALSE(registry_->AllReady());
 }
 
@@ -383,7 +384,7 @@ TEST_F(RegistryVersionsTest, WithoutRoomForBothTheNewOneWaitsUntilTheOldOneIsIdl
   options.on_demand = true;
   Serve({Spec("a", 1)}, options, sizer, 100 * kMb);
   EXPECT_EQ(AwaitModel("a").get(), "1");
-  auto lease = *registry_->Find<Engine>("a");
+  auto lease = *registry_->Find<EncoderEngine>("a");
   const Status busy = registry_->Replace(Spec("a", 2)).get();
   EXPECT_EQ(busy.code(), StatusCode::kUnavailable);
   EXPECT_THAT(busy.message(), HasSubstr("(60.0 MB, in use)"));

@@ -24,10 +24,10 @@ class RegistryWaitingTest : public testing::Test {
       ++loads_;
       if (while_loading_) while_loading_();
       if (spec.reference == "broken") return Status::NotFound("no such folder");
-      EngineParts parts =
+      EncoderParts parts =
           FakeParts(spec.reference == "reranker" ? ModelTask::kReranking : ModelTask::kEmbedding);
       return std::unique_ptr<Model>(
-          std::make_unique<Engine>(std::move(parts), spec.options.encoder, &metrics_));
+          std::make_unique<EncoderEngine>(std::move(parts), spec.options.encoder, &metrics_));
     };
   }
   static ModelSpec Spec(const std::string& name, const std::string& reference = "embedder") {
@@ -55,10 +55,10 @@ class RegistryWaitingTest : public testing::Test {
   }
   // The outcome of waiting, and whether the model was there then. `lease`, if any, holds it.
   Status AwaitNow(const std::string& name, const ModelUse& use = {},
-                  const RequestContext& context = {}, Lease<Engine>* lease = nullptr) {
+                  const RequestContext& context = {}, Lease<EncoderEngine>* lease = nullptr) {
     std::promise<Status> outcome;
     registry_->Await(name, use, context, [&](const Status& status) {
-      const auto found = registry_->Find<Engine>(name, use.task);
+      const auto found = registry_->Find<EncoderEngine>(name, use.task);
       if (found.ok() && lease != nullptr) *lease = *found;
       outcome.set_value(status.ok() && !found.ok() ? found.status() : status);
     });
@@ -212,12 +212,12 @@ TEST_F(RegistryWaitingTest, AHeldModelIsThereForFind) {
   Lease<Model> hold;
   EXPECT_TRUE(registry_->MustAwait("a", {}, &hold));
   EXPECT_FALSE(hold);
-  Lease<Engine> lease;
+  Lease<EncoderEngine> lease;
   ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
   ASSERT_FALSE(registry_->MustAwait("a", {}, &hold));
-  lease = Lease<Engine>();
+  lease = Lease<EncoderEngine>();
   std::this_thread::sleep_for(milliseconds(60));  // longer than a model stays that is not held
-  EXPECT_TRUE(registry_->Find<Engine>("a").ok());
+  EXPECT_TRUE(registry_->Find<EncoderEngine>("a").ok());
   hold = Lease<Model>();
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
 }
@@ -237,11 +237,11 @@ TEST_F(RegistryWaitingTest, ATaskThatIsSaidIsKnownBeforeTheLoad) {
 
 TEST_F(RegistryWaitingTest, AModelInUseStays) {
   Serve({Spec("a")}, milliseconds(10));
-  Lease<Engine> lease;
+  Lease<EncoderEngine> lease;
   ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
   std::this_thread::sleep_for(milliseconds(60));  // longer than a model stays without use
   EXPECT_EQ(StateOf(0), ModelState::kReady);
-  lease = Lease<Engine>();
+  lease = Lease<EncoderEngine>();
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
 }
 

@@ -125,13 +125,14 @@ class FailingAllocationTest : public testing::Test {
     for (const auto& [name, task] : {std::pair("embedder", ModelTask::kEmbedding),
                                      std::pair("reranker", ModelTask::kReranking),
                                      std::pair("classifier", ModelTask::kClassification)}) {
-      EngineParts parts = FakeParts(task, task == ModelTask::kReranking ? 1 : 3);
+      EncoderParts parts = FakeParts(task, task == ModelTask::kReranking ? 1 : 3);
       parts.max_tokens = 4096;
-      EngineOptions options;
+      EncoderEngineOptions options;
       options.name = name;
       options.scheduler.lead_s_max = lead_s_max;
       ASSERT_TRUE(
-          registry_.AddLoaded(std::make_unique<Engine>(std::move(parts), options, &metrics_)).ok());
+          registry_.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_))
+              .ok());
     }
     Serve(limits);
   }

@@ -620,6 +620,7 @@ const std::string_view kOpenApiSchemas = R"json({
           "type": "object",
           "properties": {
             "model": {"type": "string"},
+            "device": {"type": "string"},
             "ready": {"type": "boolean"},
             "queued_requests": {"type": "integer"},
             "queued_tokens": {"type": "integer"},
@@ -636,6 +637,7 @@ const std::string_view kOpenApiSchemas = R"json({
           },
           "required": [
             "model",
+            "device",
             "ready",
             "queued_requests",
             "queued_tokens",
@@ -648,6 +650,18 @@ const std::string_view kOpenApiSchemas = R"json({
             "tokens_per_s",
             "busy_percent"
           ]
+        }
+      },
+      "devices": {
+        "type": "array",
+        "items": {
+          "type": "object",
+          "properties": {
+            "device": {"type": "string"},
+            "memory_budget_bytes": {"type": "integer"},
+            "memory_used_bytes": {"type": "integer"}
+          },
+          "required": ["device", "memory_budget_bytes", "memory_used_bytes"]
         }
       },
       "tokenization": {
@@ -679,7 +693,7 @@ const std::string_view kOpenApiSchemas = R"json({
         "required": ["name", "why", "saturated", "window_s"]
       }
     },
-    "required": ["uptime_s", "window_s", "stage_timers", "models", "tokenization", "process", "bottleneck"]
+    "required": ["uptime_s", "window_s", "stage_timers", "models", "devices", "tokenization", "process", "bottleneck"]
   },
   "TeiError": {
     "type": "object",

@@ -63,7 +63,8 @@ void WriteTensors(const ModelStats::Tensors& tensors, int64_t rows, double windo
 void WriteModel(const ModelStats& model, double window_s, JsonWriter* json) {
   const auto tokens = static_cast<double>(model.tokens);
   const auto batches = static_cast<double>(model.batches);
-  json->BeginObject().Field("model", model.name).Field("ready", model.ready);
+  json->BeginObject().Field("model", model.name).Field("device", model.device);
+  json->Field("ready", model.ready);
   json->Field("queued_requests", model.queued_requests);
   json->Field("queued_tokens", model.queued_tokens).Field("batches", model.batches);
   json->Field("rows", model.rows).Field("tokens", model.tokens);
@@ -99,6 +100,12 @@ std::string PrintStats(const Stats& stats, bool stage_timers) {
   }
   json.Key("models").BeginArray();
   for (const ModelStats& model : stats.models) WriteModel(model, stats.window_s, &json);
+  json.EndArray().Key("devices").BeginArray();
+  for (const Stats::Device& device : stats.devices) {
+    json.BeginObject().Field("device", device.name);
+    json.Field("memory_budget_bytes", device.memory_budget_bytes);
+    json.Field("memory_used_bytes", device.memory_used_bytes).EndObject();
+  }
   json.EndArray().Key("tokenization").BeginObject();
   json.Field("workers", stats.tokenization_workers);
   json.Field("waiting_tasks", stats.tokenization_waiting);

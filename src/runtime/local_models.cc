@@ -76,7 +76,7 @@ Expected<std::unique_ptr<Model>> LoadTokenizer(const ModelSpec& spec, Metrics* m
     PENSTOCK_ASSIGN_OR_RETURN(path, ResolveModel(path, resolve));
   }
   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
-                            Engine::LoadTokenizer(path, spec.options.encoder, metrics));
+                            EncoderEngine::LoadTokenizer(path, spec.options.encoder, metrics));
   return model;
 }
 
@@ -149,8 +149,9 @@ Status Assemble(const ModelOptions& flags, Registry::Loader loader, LocalModels*
   options.check_interval = std::chrono::seconds(flags.check_interval_s);
   TellWhatLeaves(specs, options);
   if (flags.on_demand) local->check = std::make_unique<ReferenceCheck>(specs);
-  local->registry = std::make_unique<Registry>(Devices(backend, memory_bytes), &local->metrics,
-                                               std::move(loader), options);
+  local->registry = std::make_unique<Registry>(
+      backend == nullptr ? Devices(nullptr) : DevicesOf(local->devices, memory_bytes),
+      &local->metrics, std::move(loader), options);
   for (ModelSpec& spec : specs) PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
   if (!flags.repositories.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(local->repository, Repository::Open(local->registry.get(), flags));
@@ -180,8 +181,7 @@ Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelOptions& gi
             flags.threads, processors.Text());
   }
   PENSTOCK_ASSIGN_OR_RETURN(
-      auto host, NewBackend({.threads = flags.threads, .pin = flags.pin, .isa = flags.isa}));
-  local->backends.push_back(std::move(host));
+      local->devices, NewDevices({.threads = flags.threads, .pin = flags.pin, .isa = flags.isa}));
   PENSTOCK_RETURN_IF_ERROR(Assemble(flags, nullptr, local.get()));
   return local;
 }

@@ -1,10 +1,11 @@
-// LocalModels: backends, registry and service of one process, made from options.
+// LocalModels: devices, registry and service of one process, made from options.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "api/service.h"
+#include "devices/backends.h"
 #include "metrics/metrics.h"
 #include "registry/registry.h"
 #include "runtime/hub_store.h"
@@ -15,7 +16,7 @@
 namespace penstock {
 
 // Everything that answers requests in this process. Destroyed in reverse: check, store, repository,
-// service, registry, backends.
+// service, registry, devices.
 struct LocalModels {
   // Makes everything and starts loading; does not wait for it.
   static Expected<std::unique_ptr<LocalModels>> Start(const ModelOptions& flags);
@@ -26,10 +27,10 @@ struct LocalModels {
   static Expected<std::unique_ptr<LocalModels>> LoadTokenizers(const ModelOptions& flags);
 
   // Of the host.
-  Backend* backend() const { return backends.empty() ? nullptr : backends.front().get(); }
+  Backend* backend() const { return devices.empty() ? nullptr : devices.front().backend.get(); }
 
   Metrics metrics;
-  std::vector<std::unique_ptr<Backend>> backends;  // of each device, the host's first
+  std::vector<MadeDevice> devices;  // the host first; empty: tokenizers alone
   std::unique_ptr<Registry> registry;
   std::unique_ptr<Service> service;
   std::unique_ptr<Repository> repository;  // null: none is served

@@ -62,11 +62,11 @@ class RepositoryTest : public testing::Test {
           std::ifstream(fs::path(spec.reference) / "config.json") >> text;
           if (text.empty() || text == "broken") return Status::InvalidArgument("it is torn");
           if (text == "short") return Status(StatusCode::kUnavailable, "memory is short");
-          EngineOptions options = spec.options.encoder;
+          EncoderEngineOptions options = spec.options.encoder;
           options.revision = text;
           options.scheduler.max_batch_tokens = 1024;
-          return std::unique_ptr<Model>(
-              std::make_unique<Engine>(FakeParts(ModelTask::kEmbedding), options, &metrics_));
+          return std::unique_ptr<Model>(std::make_unique<EncoderEngine>(
+              FakeParts(ModelTask::kEmbedding), options, &metrics_));
         },
         registry);
     for (const std::string& name : named_) {
@@ -85,7 +85,7 @@ class RepositoryTest : public testing::Test {
     for (int i = 0; i < times; ++i) repository_->Poll();
   }
   std::string Found(const std::string& name = "a") const {
-    const auto found = registry_->Find<Engine>(name);
+    const auto found = registry_->Find<EncoderEngine>(name);
     return found.ok() ? (*found)->revision() : "";
   }
   // "3: why", or "".
@@ -243,12 +243,12 @@ TEST_F(RepositoryTest, ModelsComeAndGo) {
   Poll();
   ASSERT_TRUE(registry_->Load("b").get().ok());
   EXPECT_EQ(Found("b"), "seven");
-  const auto lease = registry_->Find<Engine>("a");
+  const auto lease = registry_->Find<EncoderEngine>("a");
   fs::rename(root_ / "a", base_ / "a");
   Poll();
   EXPECT_EQ(Found(), "one");
   Poll();
-  EXPECT_EQ(registry_->Find<Engine>("a").code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<EncoderEngine>("a").code(), StatusCode::kNotFound);
   EXPECT_EQ((*lease)->revision(), "one");
   fs::rename(base_ / "a", root_ / "a");
   Poll(2);

@@ -73,7 +73,7 @@
 namespace penstock {
 
 struct EncoderSchedulerOptions {
-  // Tokens of one batch; Engine measures the knee where it is kAutoBatchTokens.
+  // Tokens of one batch; EncoderEngine measures the knee where it is kAutoBatchTokens.
   static constexpr int32_t kAutoBatchTokens = 0;
   int32_t max_batch_tokens = 1024;
   int32_t max_batch_rows = 512;

@@ -84,6 +84,12 @@ def test_models_and_process_are_told(start):
     assert embed["tokens_per_s"] > 0 and 0 < embed["busy_percent"] <= 100
     assert embed["queued_requests"] == embed["queued_tokens"] == 0
     assert models["rerank"]["batches"] == 0
+    assert {model["device"] for model in stats["models"]} == {"cpu"}
+    (device,) = stats["devices"]
+    metrics = server.metrics()
+    for what in ("memory_budget_bytes", "memory_used_bytes"):
+        assert device[what] == metrics[f'penstock_device_{what}{{device="{device["device"]}"}}'], what
+    assert device["memory_used_bytes"] > 0
     assert stats["tokenization"]["workers"] >= 1
     assert stats["process"]["resident_bytes"] > 1 << 20
     assert stats["process"]["processors_busy"] > 0

@@ -32,7 +32,7 @@ SEAM_LINES_MAX = 200
 SEAMS = """
 program/program.h program/op.h program/backend.h program/program_run.h program/packed_batch.h program/encoder_runner.h
 gate/compute_gate.h signature/tensor_runner.h kv/cache_group.h families/family.h models/layer_builder.h
-engine/model.h engine/engine.h engine/registry.h registry/model.h registry/registry.h registry/devices.h registry/lease.h
+engine/model.h engine/encoder_engine.h engine/registry.h registry/model.h registry/registry.h registry/devices.h registry/lease.h
 sched/encoder_scheduler.h sched/tensor_scheduler.h generate/decode_scheduler.h checks/check.h
 """.split()
 

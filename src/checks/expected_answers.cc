@@ -1,4 +1,4 @@
-#include "engine/expected_answers.h"
+#include "checks/expected_answers.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,10 @@
 #include <string_view>
 #include <utility>
 
+#include "checks/model_rows.h"
 #include "common/json.h"
 #include "common/printable.h"
-#include "engine/engine.h"
+#include "families/model_folder.h"
 #include "generate/generator.h"
 #include "generate/text_stream.h"
 #include "unicode/lower_case.h"
@@ -19,7 +20,6 @@
 namespace penstock {
 namespace {
 
-// Of a text in a message.
 constexpr const char* kFile = ExpectedAnswers::kFileName;
 constexpr std::array<std::string_view, 8> kFields = {"inputs", "embeddings", "query",  "documents",
                                                      "scores", "prompt",     "greedy", "tolerance"};
@@ -131,29 +131,19 @@ class Reader {
   const JsonObject& object_;
 };
 
-double Cosine(std::span<const float> a, std::span<const float> b) {
-  double ab = 0, aa = 0, bb = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    ab += double{a[i]} * b[i];
-    aa += double{a[i]} * a[i];
-    bb += double{b[i]} * b[i];
-  }
-  return ab / std::sqrt(aa * bb);
-}
-
 // The answers of one encoder, or of a decoder that embeds or scores.
 class EncoderComparison {
  public:
-  EncoderComparison(const ExpectedAnswers& expected, const EngineParts& parts, CheckClock* clock)
-      : expected_(expected), parts_(parts), clock_(*clock) {}
+  EncoderComparison(const ExpectedAnswers& expected, const RunnerToCheck& model, CheckClock* clock)
+      : expected_(expected), model_(model), clock_(*clock) {}
 
   Status Run() {
-    const bool embeds = parts_.folder.task == ModelTask::kEmbedding;
+    const bool embeds = model_.folder->task == ModelTask::kEmbedding;
     if (embeds && expected_.embeddings.empty())
       return Wrong("inputs", "is missing: a model that embeds");
-    if (!embeds && (expected_.scores.empty() || parts_.folder.task != ModelTask::kReranking)) {
+    if (!embeds && (expected_.scores.empty() || model_.folder->task != ModelTask::kReranking)) {
       return Wrong("documents", fmt::format("is for models that rerank; this one is for {}",
-                                            ModelTaskName(parts_.folder.task)));
+                                            ModelTaskName(model_.folder->task)));
     }
     for (size_t i = 0; i < expected_.texts.size(); ++i) {
       PENSTOCK_RETURN_IF_ERROR(embeds ? CompareEmbedding(i) : CompareScore(i));
@@ -163,15 +153,15 @@ class EncoderComparison {
 
  private:
   std::string Text(const std::string& text) const {
-    return parts_.folder.do_lower_case ? LowerCase(text) : text;
+    return model_.folder->do_lower_case ? LowerCase(text) : text;
   }
 
   // The model's result of a text, or of a pair.
   Expected<std::vector<float>> ResultOf(const std::string& place, const std::string& first,
                                         const std::string* second, EncoderOutput output) {
-    const Tokenizer& tokenizer = *parts_.tokenizer;
+    const Tokenizer& tokenizer = *model_.tokenizer;
     EncodeOptions options;
-    options.max_tokens = static_cast<size_t>(parts_.max_tokens);
+    options.max_tokens = static_cast<size_t>(model_.max_tokens);
     Encoding encoding;
     const Status encoded =
         second == nullptr ? tokenizer.Encode(Text(first), options, &encoding)
@@ -183,7 +173,7 @@ class EncoderComparison {
       return Wrong(place, fmt::format("makes the texts longer than {} tokens together",
                                       ExpectedAnswers::kTokensMax));
     }
-    EncoderRunner& runner = *parts_.runners[0];
+    EncoderRunner& runner = *model_.runner;
     std::vector<float> row(static_cast<size_t>(runner.OutputWidth(output)));
     float* const sink = row.data();
     const std::vector<int32_t> offsets = {0, static_cast<int32_t>(encoding.ids.size())};
@@ -202,8 +192,8 @@ class EncoderComparison {
       return Differs(fmt::format("embeddings[{}] has {} numbers, the model gives {}", i,
                                  wanted.size(), row.size()));
     }
-    const double tolerance = expected_.tolerance.value_or(CosineTolerance(parts_.dtype));
-    const double cosine = Cosine(row, wanted);
+    const double tolerance = expected_.tolerance.value_or(CosineTolerance(model_.dtype));
+    const double cosine = CosineOf(row, wanted);
     if (cosine >= 1 - tolerance) return Status::Ok();  // not if it is NaN
     return Differs(
         fmt::format("{}: the cosine with the vector it must give is {:.6f}, not {} "
@@ -213,7 +203,7 @@ class EncoderComparison {
 
   Status CompareScore(size_t i) {
     const std::string place = fmt::format("documents[{}]", i);
-    const std::optional<PairTemplate>& pair = parts_.folder.pair_template;
+    const std::optional<PairTemplate>& pair = model_.folder->pair_template;
     const std::string& document = expected_.texts[i];
     const std::string first =
         pair ? pair->before_query + expected_.query + pair->before_document + document
@@ -222,7 +212,7 @@ class EncoderComparison {
         const std::vector<float> row,
         ResultOf(place, first, pair ? nullptr : &document, EncoderOutput::kLogits));
     const double wanted = expected_.scores[i];
-    const double tolerance = expected_.tolerance.value_or(KernelTolerance(parts_.dtype));
+    const double tolerance = expected_.tolerance.value_or(KernelTolerance(model_.dtype));
     const double most = tolerance * std::max(1.0, std::abs(wanted));
     if (std::abs(double{row[0]} - wanted) <= most) return Status::Ok();
     return Differs(fmt::format("{}: the score is {}, it must be {} (tolerance {})", place, row[0],
@@ -230,7 +220,7 @@ class EncoderComparison {
   }
 
   const ExpectedAnswers& expected_;
-  const EngineParts& parts_;
+  const RunnerToCheck& model_;
   CheckClock& clock_;
   size_t tokens_ = 0;  // of the texts so far
 };
@@ -251,9 +241,9 @@ Expected<std::optional<ExpectedAnswers>> ExpectedAnswers::Read(const std::string
   return std::optional<ExpectedAnswers>(*std::move(read));
 }
 
-Status CompareAnswers(const ExpectedAnswers& expected, const EngineParts& parts,
+Status CompareAnswers(const ExpectedAnswers& expected, const RunnerToCheck& model,
                       CheckClock* clock) {
-  const Status status = EncoderComparison(expected, parts, clock).Run();
+  const Status status = EncoderComparison(expected, model, clock).Run();
   return status.code() == StatusCode::kInvalidArgument ? status.Annotate(kFile) : status;
 }
 

@@ -1,4 +1,4 @@
-#include "engine/expected_answers.h"
+#include "checks/expected_answers.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -26,9 +26,9 @@ class ExpectedAnswersTest : public testing::Test {
     const auto expected = Read(json);
     EXPECT_TRUE(expected.ok()) << expected.status().ToString();
     if (!expected.ok()) return expected.status();
-    EngineParts parts = FakeParts(task);
+    const EncoderParts parts = FakeParts(task);
     CheckClock clock(std::chrono::hours(1), nullptr);
-    return CompareAnswers(**expected, parts, &clock);
+    return CompareAnswers(**expected, parts.ToCheck({}), &clock);
   }
 
   const TempFolder temp_;
@@ -125,10 +125,10 @@ TEST_F(ExpectedAnswersTest, TextsAreBoundedTogether) {
   for (int i = 0; i < 1000; ++i) text += "t10 ";
   expected.texts.assign(5, text);
   expected.embeddings.assign(5, {10000, 1002, 3, 4});
-  EngineParts parts = FakeParts(ModelTask::kEmbedding);
+  EncoderParts parts = FakeParts(ModelTask::kEmbedding);
   parts.max_tokens = 2000;
   CheckClock clock(std::chrono::hours(1), nullptr);
-  const Status status = CompareAnswers(expected, parts, &clock);
+  const Status status = CompareAnswers(expected, parts.ToCheck({}), &clock);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("'inputs[4]' makes the texts longer than 4096 tokens"));
 }

@@ -1,4 +1,4 @@
-#include "doctor/accuracy.h"
+#include "checks/accuracy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -22,19 +22,17 @@
 
 namespace penstock {
 
-struct EngineParts;  // engine.h
-struct TextModel;    // generate/text_model.h
-class Backend;
+struct TextModel;  // generate/text_model.h
 
 struct ExpectedAnswers {
   static constexpr const char* kFileName = "known_answers.json";
   static constexpr size_t kBytesMax = 1 << 20;
   static constexpr size_t kTextsMax = 64;
-  // Of all texts together, as each load computes them.
+  // The bound on all texts together, as each load computes them.
   static constexpr size_t kTokensMax = 4096;
   static constexpr size_t kNewTokensMax = 64;  // of `greedy`
 
-  // Of the model in the folder at `path`; none: there is no such file, or `path` is no folder.
+  // Those of the model in the folder at `path`; nullopt: there is no such file, or `path` is a file.
   // Errors name the file and the field; kInvalidArgument: it is malformed, has a field that is not
   // known, or is beyond the limits above.
   static Expected<std::optional<ExpectedAnswers>> Read(const std::string& path);
@@ -49,7 +47,8 @@ struct ExpectedAnswers {
 
 // kInternal: another result, whose message has what was expected and what was found.
 // kInvalidArgument: answers that this model does not give. Batches run in turns of `clock`.
-Status CompareAnswers(const ExpectedAnswers& expected, const EngineParts& parts, CheckClock* clock);
+Status CompareAnswers(const ExpectedAnswers& expected, const RunnerToCheck& model,
+                      CheckClock* clock);
 Status CompareAnswers(const ExpectedAnswers& expected, const TextModel& model, CheckClock* clock);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // The sentences of varied_texts.h. Neighbours are of one topic.
-#include "doctor/varied_texts.h"
+#include "checks/varied_texts.h"
 
 namespace penstock {
 namespace {

@@ -1,4 +1,4 @@
-#include "doctor/next_token.h"
+#include "checks/next_token.h"
 
 #include <fmt/format.h>
 
@@ -35,7 +35,7 @@ bool NextTokenAccuracy::finite() const {
 }
 
 std::string NextTokenAccuracy::Beyond(double limit) const {
-  if (kl_mean <= limit) return "";
+  if (kl_mean <= limit) return std::string();
   return fmt::format("mean KL {:.6f} (limit {:g})", kl_mean, limit);
 }
 

@@ -1,7 +1,7 @@
-// Engine: one encoder model, ready to work: folder, tokenizer, weights and scheduler. Users of a
-// registered engine hold a lease (registry/lease.h).
+// EncoderEngine: one encoder model, ready to work: folder, tokenizer, weights and scheduler. Users
+// of a registered engine hold a lease (registry/lease.h).
 //
-// The Engine owns all four; only the Backend is shared between models. Everything but the scheduler
+// The engine owns all four; only the Backend is shared between models. Everything but the scheduler
 // is immutable after loading, so any thread may read it.
 #pragma once
 
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "checks/linear_check.h"
+#include "checks/model_load.h"
 #include "common/status.h"
 #include "engine/model.h"
-#include "engine/model_checks.h"
 #include "families/model_folder.h"
 #include "metrics/metrics.h"
 #include "models/linear_types.h"
@@ -25,7 +25,9 @@
 
 namespace penstock {
 
-struct EngineOptions {
+struct RunnerToCheck;  // checks/known_answers.h
+
+struct EncoderEngineOptions {
   std::string name;      // as served
   std::string revision;  // commit if known
   // Used where the folder does not say how to pool; refused where it says otherwise.
@@ -50,31 +52,34 @@ Expected<PoolingMode> ParsePoolingMode(const std::string& name);
 // "auto" (none), "f32", "bf16", "int8"; kInvalidArgument lists them.
 Expected<std::optional<DType>> ParseDType(const std::string& name);
 
-// The parts of an Engine. Tests supply their own tokenizer and runner.
-struct EngineParts : EngineInfo {
+// The parts of an EncoderEngine. Tests supply their own tokenizer and runner.
+struct EncoderParts : EngineInfo {
   ModelFolder folder;
   std::unique_ptr<Tokenizer> tokenizer;
   std::vector<std::unique_ptr<EncoderRunner>> runners;
   LinearChecker linear_checker;  // used by Load alone; null: the layers are not Penstock's
   bool same_bits = true;         // of a result, whatever shares the batch
+
+  // These, as checks see them. `times`: of batches.
+  RunnerToCheck ToCheck(const BatchTimes& times) const;
 };
 
-class Engine final : public Model {
+class EncoderEngine final : public Model {
  public:
   static constexpr Capability kCapability = Capability::kEncode;
 
   // Reads the model folder at `path` and packs its weights; seconds for a big one. `backend` and
   // `metrics` must outlive the engine. Errors name the file, tensor or setting at fault; kInternal
   // also: a check of options.check failed.
-  static Expected<std::unique_ptr<Engine>> Load(const std::string& path,
-                                                const EngineOptions& options, Backend* backend,
-                                                Metrics* metrics);
+  static Expected<std::unique_ptr<EncoderEngine>> Load(const std::string& path,
+                                                       const EncoderEngineOptions& options,
+                                                       Backend* backend, Metrics* metrics);
   // A tokenizer and no model, from a folder with tokenizer.json or from such a file: for
   // Service::Tokenize alone; calls that need a model fail. As ModelFolder::ReadForTokenizer.
-  static Expected<std::unique_ptr<Engine>> LoadTokenizer(const std::string& path,
-                                                         const EngineOptions& options,
-                                                         Metrics* metrics);
-  Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics);
+  static Expected<std::unique_ptr<EncoderEngine>> LoadTokenizer(const std::string& path,
+                                                                const EncoderEngineOptions& options,
+                                                                Metrics* metrics);
+  EncoderEngine(EncoderParts parts, const EncoderEngineOptions& options, Metrics* metrics);
 
   const std::string& name() const override { return options_.name; }
   const EngineInfo& info() const override { return parts_; }
@@ -87,7 +92,7 @@ class Engine final : public Model {
     return {scheduler_->times(), static_cast<int32_t>(scheduler_->limits().tokens)};
   }
 
-  const EngineOptions& options() const { return options_; }
+  const EncoderEngineOptions& options() const { return options_; }
   const std::string& revision() const { return options_.revision; }
   ModelTask task() const { return parts_.folder.task; }
   const ModelFolder& folder() const { return parts_.folder; }
@@ -101,8 +106,8 @@ class Engine final : public Model {
   int64_t loaded_unix_s() const { return loaded_unix_s_; }
 
  private:
-  EngineParts parts_;  // the runners have gone to the scheduler
-  EngineOptions options_;
+  EncoderParts parts_;  // the runners have gone to the scheduler
+  EncoderEngineOptions options_;
   int64_t loaded_unix_s_ = 0;
   uint64_t cache_id_ = 0;
   std::unique_ptr<EncoderScheduler> scheduler_;

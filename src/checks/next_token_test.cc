@@ -1,4 +1,4 @@
-#include "doctor/next_token.h"
+#include "checks/next_token.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "doctor/decoder_text.h"
+#include "checks/decoder_text.h"
 
 namespace penstock {
 namespace {
@@ -19,7 +19,7 @@ TokenDistribution Of(const std::vector<float>& logits) {
   distribution.Set(logits);
   return distribution;
 }
-// Of probabilities, up to the rounding of their logarithms to float.
+// From probabilities, up to the rounding of their logarithms to float.
 TokenDistribution OfProbabilities(const std::vector<double>& p) {
   std::vector<float> logits;
   for (const double x : p) logits.push_back(static_cast<float>(std::log(x)));
@@ -56,7 +56,7 @@ TEST(KlDivergence, ByHand) {
   EXPECT_NEAR(KlDivergence(half, quarter), 0.5 * std::log(2) + 0.5 * std::log(2.0 / 3), 1e-7);
   EXPECT_NEAR(KlDivergence(quarter, half), 0.25 * std::log(0.5) + 0.75 * std::log(1.5), 1e-7);
   EXPECT_EQ(KlDivergence(half, half), 0);
-  // A shift of all logits is no difference, nor is what neither side can choose.
+  // A shift of all logits makes no difference, nor does what neither side can choose.
   EXPECT_NEAR(KlDivergence(Of({1, 2, 3}), Of({101, 102, 103})), 0, 1e-12);
   EXPECT_NEAR(KlDivergence(Of({1, 2, -kInfinity}), Of({1, 2, -kInfinity})), 0, 1e-12);
   // Half of the other's probability is on what `wanted` excludes: ln 2.

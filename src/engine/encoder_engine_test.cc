@@ -1,4 +1,6 @@
 // A model that loads while others work.
+#include "engine/encoder_engine.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,7 +9,6 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
-#include "engine/engine.h"
 #include "models/encoder.h"
 
 namespace penstock {
@@ -30,11 +31,11 @@ TEST(EngineLoad, MeasuresItsOwnTimeUnderTraffic) {
   const auto backend = *NewCpuBackend({.threads = 2, .pin = false});
   Metrics metrics;
   const auto batch_s = [&](const char* name) {
-    EngineOptions options;
+    EncoderEngineOptions options;
     options.name = name;
     options.scheduler.max_batch_tokens = EncoderSchedulerOptions::kAutoBatchTokens;
-    auto engine = Engine::Load(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize", options,
-                               backend.get(), &metrics);
+    auto engine = EncoderEngine::Load(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize", options,
+                                      backend.get(), &metrics);
     EXPECT_TRUE(engine.ok()) << engine.status().ToString();
     return engine.ok() ? (*engine)->scheduler().times().Seconds(512, 512 * 32) : 0;
   };

@@ -1,5 +1,5 @@
 // Loads of models with their checks on.
-#include "engine/model_checks.h"
+#include "checks/model_load.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,11 +9,12 @@
 #include <fstream>
 
 #include "checks/check_records.h"
+#include "checks/known_answers.h"
 #include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
-#include "engine/engine.h"
+#include "engine/decoder_engine.h"
+#include "engine/encoder_engine.h"
 #include "engine/fake_engine.h"
-#include "engine/text_engine.h"
 #include "registry/registry.h"
 
 namespace penstock {
@@ -43,18 +44,18 @@ class ModelChecksTest : public testing::Test {
     return folder.string();
   }
   Status LoadEngine(const std::string& path) {
-    return Engine::Load(path, options_, backend_.get(), &metrics_).status();
+    return EncoderEngine::Load(path, options_, backend_.get(), &metrics_).status();
   }
   Status LoadText(const std::string& path) {
-    TextEngineOptions options;
+    DecoderEngineOptions options;
     options.name = "m";
     options.check = options_.check;
-    return TextEngine::Load(path, options, backend_.get(), &metrics_).status();
+    return DecoderEngine::Load(path, options, backend_.get(), &metrics_).status();
   }
 
   const TempFolder temp_;
   const fs::path place_ = temp_.path();
-  EngineOptions options_;
+  EncoderEngineOptions options_;
   Metrics metrics_;
   const std::unique_ptr<Backend> backend_ = *NewCpuBackend({.threads = 2, .pin = false});
 };
@@ -103,10 +104,11 @@ TEST_F(ModelChecksTest, WeightsThatAreNoNumbersAreRefused) {
 }
 
 // Counts the batches of a check.
-int RunsOf(const std::string& path, const EngineOptions& options, Backend* backend) {
+int RunsOf(const std::string& path, const EncoderEngineOptions& options, Backend* backend) {
   int runs = 0;
-  EngineParts parts = FakeParts(ModelTask::kEmbedding, 1, [&] { ++runs; });
-  const Status status = CheckEngine(path, options, Clock::now(), backend, parts);
+  const EncoderParts parts = FakeParts(ModelTask::kEmbedding, 1, [&] { ++runs; });
+  const Status status = CheckLoad({"m", path, "", "f32", Clock::now()}, options.check, backend,
+                                  parts.ToCheck({}), nullptr);
   EXPECT_TRUE(status.ok()) << status.ToString();
   return runs;
 }

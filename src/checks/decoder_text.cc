@@ -1,4 +1,4 @@
-#include "doctor/decoder_text.h"
+#include "checks/decoder_text.h"
 
 namespace penstock {
 namespace {

@@ -1,4 +1,4 @@
-#include "doctor/accuracy.h"
+#include "checks/accuracy.h"
 
 #include <fmt/format.h>
 

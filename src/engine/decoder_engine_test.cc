@@ -1,4 +1,4 @@
-#include "engine/text_engine.h"
+#include "engine/decoder_engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,9 +29,9 @@ class TextOf final : public DecodeSink {
   std::promise<Status> end;
 };
 
-class TextEngineTest : public testing::Test {
+class DecoderEngineTest : public testing::Test {
  protected:
-  TextEngineTest()
+  DecoderEngineTest()
       : backend_(*NewCpuBackend({2, false, ""})), registry_(backend_.get(), &metrics_) {
     Add("text", "/decoders/llama");
     Add("vectors", "/models/bert_mean_normalize");
@@ -53,20 +53,20 @@ class TextEngineTest : public testing::Test {
   Registry registry_;
 };
 
-TEST_F(TextEngineTest, StandsInTheRegistryBesideAnEncoder) {
-  EXPECT_EQ(registry_.Find<TextEngine>("text").status().code(), StatusCode::kUnavailable);
+TEST_F(DecoderEngineTest, StandsInTheRegistryBesideAnEncoder) {
+  EXPECT_EQ(registry_.Find<DecoderEngine>("text").status().code(), StatusCode::kUnavailable);
   Load();
-  ASSERT_TRUE(registry_.Find<TextEngine>("text").ok());
-  EXPECT_EQ((*registry_.Find<TextEngine>(""))->name(), "text");
-  EXPECT_EQ((*registry_.Find<Engine>(""))->name(), "vectors");
-  const Status vectors = registry_.Find<Engine>("text").status();
+  ASSERT_TRUE(registry_.Find<DecoderEngine>("text").ok());
+  EXPECT_EQ((*registry_.Find<DecoderEngine>(""))->name(), "text");
+  EXPECT_EQ((*registry_.Find<EncoderEngine>(""))->name(), "vectors");
+  const Status vectors = registry_.Find<EncoderEngine>("text").status();
   EXPECT_EQ(vectors.code(), StatusCode::kUnsupported);
   EXPECT_THAT(vectors.message(), HasSubstr("generates text"));
-  EXPECT_EQ(registry_.Find<TextEngine>("vectors").status().code(), StatusCode::kUnsupported);
-  EXPECT_EQ(registry_.Find<TextEngine>("none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_.Find<DecoderEngine>("vectors").status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(registry_.Find<DecoderEngine>("none").status().code(), StatusCode::kNotFound);
   const auto entries = registry_.List();
-  EXPECT_TRUE(entries[0].As<TextEngine>() && !entries[0].As<Engine>());
-  EXPECT_TRUE(!entries[1].As<TextEngine>() && entries[1].As<Engine>());
+  EXPECT_TRUE(entries[0].As<DecoderEngine>() && !entries[0].As<EncoderEngine>());
+  EXPECT_TRUE(!entries[1].As<DecoderEngine>() && entries[1].As<EncoderEngine>());
 }
 
 // A copy of the model whose tokenizer_config.json is `config`.
@@ -76,7 +76,7 @@ std::string WithConfig(const TempFolder& folder, const std::string& config) {
   return folder.text();
 }
 
-TEST_F(TextEngineTest, TemplatesAndSpecialTokensComeFromTheFiles) {
+TEST_F(DecoderEngineTest, TemplatesAndSpecialTokensComeFromTheFiles) {
   ModelSpec spec;
   spec.name = "chat";
   const TempFolder folder;
@@ -88,19 +88,19 @@ TEST_F(TextEngineTest, TemplatesAndSpecialTokensComeFromTheFiles) {
   spec.options.decoder.chat_template = "tool_use";
   ASSERT_TRUE(registry_.Add(spec).ok());
   Load();
-  const Lease<TextEngine> chat = *registry_.Find<TextEngine>("chat");
+  const Lease<DecoderEngine> chat = *registry_.Find<DecoderEngine>("chat");
   EXPECT_EQ(chat->chat_template(false)->source(), "d");
   EXPECT_EQ(chat->chat_template(true)->source(), "t");
   using Text = std::pair<std::string, std::string>;
   EXPECT_THAT(chat->model().special_tokens, testing::Contains(Text("eos_token", "E")));
   EXPECT_THAT(chat->model().special_tokens,
               testing::Not(testing::Contains(testing::Field(&Text::first, "bos_token"))));
-  EXPECT_EQ((*registry_.Find<TextEngine>("other"))->chat_template(false)->source(), "t");
-  EXPECT_THAT((*registry_.Find<TextEngine>("text"))->chat_template(true).status().message(),
+  EXPECT_EQ((*registry_.Find<DecoderEngine>("other"))->chat_template(false)->source(), "t");
+  EXPECT_THAT((*registry_.Find<DecoderEngine>("text"))->chat_template(true).status().message(),
               HasSubstr("--chat-template"));
 }
 
-TEST_F(TextEngineTest, ATemplateThatIsNotThereFailsTheModel) {
+TEST_F(DecoderEngineTest, ATemplateThatIsNotThereFailsTheModel) {
   ModelSpec spec;
   spec.name = "chat";
   spec.reference = kGoldens + "/decoders/llama";
@@ -110,11 +110,11 @@ TEST_F(TextEngineTest, ATemplateThatIsNotThereFailsTheModel) {
   EXPECT_THAT(registry_.WaitLoaded().message(), HasSubstr("--chat-template rag"));
 }
 
-TEST_F(TextEngineTest, GeneratesAndIsUnloaded) {
+TEST_F(DecoderEngineTest, GeneratesAndIsUnloaded) {
   Load();
   auto sink = std::make_shared<TextOf>();
   {
-    const Lease<TextEngine> lease = *registry_.Find<TextEngine>("text");
+    const Lease<DecoderEngine> lease = *registry_.Find<DecoderEngine>("text");
     EXPECT_GT(lease->context(), 16);
     EXPECT_EQ(lease->info().max_tokens, lease->context());
     EXPECT_EQ(lease->info().dtype, backend_->preferred_dtype());
@@ -129,9 +129,9 @@ TEST_F(TextEngineTest, GeneratesAndIsUnloaded) {
     EXPECT_GT(lease->HeldBytes(), 0u);
   }
   EXPECT_TRUE(registry_.Unload("text").get().ok());
-  EXPECT_EQ(registry_.Find<TextEngine>("text").status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(registry_.Find<DecoderEngine>("text").status().code(), StatusCode::kUnavailable);
   EXPECT_TRUE(registry_.Load("text").get().ok());
-  EXPECT_TRUE(registry_.Find<TextEngine>("text").ok());
+  EXPECT_TRUE(registry_.Find<DecoderEngine>("text").ok());
 }
 
 TEST(FitCacheBlocks, WindowsNeedFewBlocks) {

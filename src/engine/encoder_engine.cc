@@ -1,4 +1,4 @@
-#include "engine/engine.h"
+#include "engine/encoder_engine.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,11 @@
 #include <mutex>
 #include <span>
 
+#include "checks/known_answers.h"
 #include "common/log.h"
 #include "common/memory.h"
 #include "common/waiting_lock.h"
-#include "engine/decoder_engine.h"
+#include "engine/decoder_parts.h"
 #include "engine/fingerprint.h"
 #include "engine/onnx_runner.h"
 #include "gate/bulk_turn.h"
@@ -69,7 +70,7 @@ class NoRunner : public EncoderRunner {
   }
 };
 
-Status ChoosePooling(const EngineOptions& options, ModelFolder* folder) {
+Status ChoosePooling(const EncoderEngineOptions& options, ModelFolder* folder) {
   if (folder->task != ModelTask::kEmbedding) {
     if (!options.pooling) return Status::Ok();
     return Status::InvalidArgument(
@@ -124,7 +125,8 @@ class TurnRunner : public EncoderRunner {
 };
 
 // Cuts batches to what the activations of a runner may take.
-void FitBatches(const EngineParts& parts, const EngineOptions& options, int32_t* tokens_max) {
+void FitBatches(const EncoderParts& parts, const EncoderEngineOptions& options,
+                int32_t* tokens_max) {
   constexpr int32_t kStep = 128;
   const uint64_t each = options.granted.activations / parts.runners.size();
   if (each == 0) return;
@@ -137,7 +139,7 @@ void FitBatches(const EngineParts& parts, const EngineOptions& options, int32_t*
 }
 
 // Measures the batch times of this model, and with them its batch limits.
-Status MeasureLimits(const EngineParts& parts, const EngineOptions& options,
+Status MeasureLimits(const EncoderParts& parts, const EncoderEngineOptions& options,
                      EncoderSchedulerOptions* scheduler) {
   MeasureOptions measure;
   measure.output = parts.num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled;
@@ -169,7 +171,8 @@ Status MeasureLimits(const EngineParts& parts, const EngineOptions& options,
 }
 
 // Tokenizer, runners and sizes of an encoder, whose folder `parts` has.
-Status LoadEncoderParts(const EngineOptions& options, Backend* backend, EngineParts* parts) {
+Status LoadEncoderParts(const EncoderEngineOptions& options, Backend* backend,
+                        EncoderParts* parts) {
   const ModelFolder& folder = parts->folder;
   PENSTOCK_ASSIGN_OR_RETURN(parts->tokenizer, Tokenizer::FromFile(folder.tokenizer_path));
   parts->dtype = options.dtype.value_or(backend->preferred_dtype());
@@ -199,7 +202,7 @@ Status LoadEncoderParts(const EngineOptions& options, Backend* backend, EnginePa
 }
 
 // The same of an encoder that is an ONNX file.
-Status LoadOnnxParts(const EngineOptions& options, Backend* backend, EngineParts* parts) {
+Status LoadOnnxParts(const EncoderEngineOptions& options, Backend* backend, EncoderParts* parts) {
   const ModelFolder& folder = parts->folder;
   if (!options.int8_keep.empty()) {
     return Status::InvalidArgument(
@@ -230,7 +233,7 @@ Status LoadOnnxParts(const EngineOptions& options, Backend* backend, EngineParts
   return Status::Ok();
 }
 
-Status LoadParts(const EngineOptions& options, Backend* backend, EngineParts* parts) {
+Status LoadParts(const EncoderEngineOptions& options, Backend* backend, EncoderParts* parts) {
   if (parts->folder.decoder) return LoadDecoderParts(options, backend, parts);
   if (!parts->folder.onnx.empty()) return LoadOnnxParts(options, backend, parts);
   return LoadEncoderParts(options, backend, parts);
@@ -272,11 +275,23 @@ Expected<std::optional<DType>> ParseDType(const std::string& name) {
                                  "dtype");
 }
 
-Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
-                                               const EngineOptions& options, Backend* backend,
-                                               Metrics* metrics) {
+RunnerToCheck EncoderParts::ToCheck(const BatchTimes& times) const {
+  return {.runner = runners[0].get(),
+          .output = num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled,
+          .vocab_size = folder.encoder.vocab_size,
+          .max_tokens = max_tokens,
+          .times = times,
+          .same_bits = same_bits,
+          .folder = &folder,
+          .tokenizer = tokenizer.get(),
+          .dtype = dtype};
+}
+
+Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::Load(const std::string& path,
+                                                             const EncoderEngineOptions& options,
+                                                             Backend* backend, Metrics* metrics) {
   const auto begun = Clock::now();
-  EngineParts parts;
+  EncoderParts parts;
   PENSTOCK_ASSIGN_OR_RETURN(parts.folder, ModelFolder::Read(path));
   PENSTOCK_RETURN_IF_ERROR(ChoosePooling(options, &parts.folder));
   PENSTOCK_RETURN_IF_ERROR(LoadParts(options, backend, &parts));
@@ -298,34 +313,42 @@ Expected<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
                     DTypeName(parts.dtype), TypeOverridesText(parts.int8_keep));
     PENSTOCK_ASSIGN_OR_RETURN(parts.fingerprint, ModelFingerprint(parts.folder.path, settings));
   }
-  EngineOptions measured = options;
+  EncoderEngineOptions measured = options;
   measured.scheduler.gate = &backend->gate();
   PENSTOCK_RETURN_IF_ERROR(MeasureLimits(parts, options, &measured.scheduler));
   parts.activation_bytes =
       parts.runners.size() *
       parts.runners[0]->BytesFor(static_cast<size_t>(measured.scheduler.max_batch_tokens),
                                  static_cast<size_t>(measured.scheduler.max_batch_rows));
-  PENSTOCK_RETURN_IF_ERROR(CheckEngine(path, measured, begun, backend, parts));
+  PENSTOCK_RETURN_IF_ERROR(CheckLoad(
+      {.name = options.name,
+       .path = path,
+       .fingerprint = parts.fingerprint,
+       .settings =
+           fmt::format("{} {} {}", DTypeName(parts.dtype), TypeOverridesText(parts.int8_keep),
+                       PoolingModeName(parts.folder.pooling)),
+       .begun = begun},
+      options.check, backend, parts.ToCheck(measured.scheduler.times), parts.linear_checker));
   parts.linear_checker = nullptr;     // holds the model
   parts.runners[0]->ReleaseMemory();  // the largest batch tried may be larger than any to come
   TrimHeap();                         // what the tensors passed through while they were packed
-  return std::make_unique<Engine>(std::move(parts), measured, metrics);
+  return std::make_unique<EncoderEngine>(std::move(parts), measured, metrics);
 }
 
-Expected<std::unique_ptr<Engine>> Engine::LoadTokenizer(const std::string& path,
-                                                        const EngineOptions& options,
-                                                        Metrics* metrics) {
-  EngineParts parts;
+Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::LoadTokenizer(
+    const std::string& path, const EncoderEngineOptions& options, Metrics* metrics) {
+  EncoderParts parts;
   PENSTOCK_ASSIGN_OR_RETURN(parts.folder, ModelFolder::ReadForTokenizer(path));
   PENSTOCK_ASSIGN_OR_RETURN(parts.tokenizer, Tokenizer::FromFile(parts.folder.tokenizer_path));
   parts.max_tokens = parts.folder.max_tokens;
   parts.runners.push_back(std::make_unique<NoRunner>());
-  EngineOptions made = options;
+  EncoderEngineOptions made = options;
   made.scheduler.max_batch_tokens = 1;
-  return std::make_unique<Engine>(std::move(parts), made, metrics);
+  return std::make_unique<EncoderEngine>(std::move(parts), made, metrics);
 }
 
-Engine::Engine(EngineParts parts, const EngineOptions& options, Metrics* metrics)
+EncoderEngine::EncoderEngine(EncoderParts parts, const EncoderEngineOptions& options,
+                             Metrics* metrics)
     : parts_(std::move(parts)), options_(options), cache_id_(CacheIdOf(parts_.fingerprint)) {
   parts_.replicas = static_cast<int32_t>(parts_.runners.size());
   loaded_unix_s_ = std::chrono::duration_cast<std::chrono::seconds>(

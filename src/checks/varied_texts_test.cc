@@ -1,4 +1,4 @@
-#include "doctor/varied_texts.h"
+#include "checks/varied_texts.h"
 
 #include <gtest/gtest.h>
 

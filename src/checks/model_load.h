@@ -1,0 +1,38 @@
+// The checks of a load, before the model serves: those of its first load on a machine
+// (known_answers.h), and its own answers (expected_answers.h) at each load.
+#pragma once
+
+#include <string>
+
+#include "checks/linear_check.h"
+#include "common/request_context.h"
+#include "common/status.h"
+
+namespace penstock {
+
+class Backend;
+struct RunnerToCheck;  // known_answers.h
+struct TextModel;      // generate/text_model.h
+
+struct ModelCheckOptions {
+  bool on = false;
+  // Where records of checks are (check_records.h).
+  std::string records;
+};
+
+struct LoadToCheck {
+  std::string name;  // as served
+  std::string path;
+  std::string fingerprint;  // "": the files stand for the model
+  std::string settings;     // all that results depend on besides the files and the backend
+  Clock::time_point begun;
+};
+
+// Does nothing where options.on is false. Batches run in turns of the backend's gate. Errors: those
+// of CheckLinear and CompareAnswers.
+Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options, Backend* backend,
+                 const RunnerToCheck& model, const LinearChecker& linear);
+Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options, Backend* backend,
+                 const TextModel& model);
+
+}  // namespace penstock
