@@ -376,15 +376,7 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   }
   json.EndObject().Key("components").BeginObject();
   json.Key("securitySchemes").Raw(kSecuritySchemes).Key("parameters").Raw(kParameters);
-  // One object of all.
-  std::string schemas(kOpenApiSchemas);
-  for (const std::string_view more :
-       {kOpenApiTextSchemas, kOpenApiModelSchemas, kOpenApiKserveSchemas, kOpenApiOllamaSchemas,
-        kOpenApiEmbedSchemas, kOpenApiBatchSchemas, kOpenApiServerSchemas}) {
-    schemas.resize(schemas.rfind('}'));
-    schemas.append(",").append(more.substr(more.find('{') + 1));
-  }
-  json.Key("schemas").Raw(schemas).EndObject().EndObject();
+  json.Key("schemas").Raw(kOpenApiSchemas).EndObject().EndObject();
   return out;
 }
 

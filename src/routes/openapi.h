@@ -28,16 +28,9 @@ std::span<const RouteDescription> RouteDescriptions();
 // The description of `route`, or null.
 const RouteDescription* FindRouteDescription(const Route& route);
 
-// The schemas of requests and answers: JSON objects, each defined in the file of its name
-// (openapi_text_schemas.cc, ...).
+// The schemas of requests and answers, one JSON object: those of routes/schemas/*.json, which the
+// build puts together (cmake/embed_schemas.cmake).
 extern const std::string_view kOpenApiSchemas;
-extern const std::string_view kOpenApiTextSchemas;
-extern const std::string_view kOpenApiModelSchemas;
-extern const std::string_view kOpenApiKserveSchemas;
-extern const std::string_view kOpenApiOllamaSchemas;
-extern const std::string_view kOpenApiEmbedSchemas;
-extern const std::string_view kOpenApiBatchSchemas;
-extern const std::string_view kOpenApiServerSchemas;  // of llama.cpp's server and vLLM
 
 // The whole document. Routes without a description are in it with their path alone.
 std::string PrintOpenApi(std::span<const Route> routes);
