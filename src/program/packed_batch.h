@@ -65,7 +65,7 @@ struct PackedBatch {
 // One sequence of a program with a cache, which must outlive the batches made of it.
 class SingleSequence {
  public:
-  SingleSequence(size_t rows, size_t past, BlockTables blocks, bool long_rope = false)
+  SingleSequence(int64_t rows, int64_t past, BlockTables blocks, bool long_rope = false)
       : offsets_{0, static_cast<int32_t>(rows)},
         cached_{static_cast<int32_t>(past), blocks, long_rope} {}
 
