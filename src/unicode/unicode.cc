@@ -1,7 +1,6 @@
 #include "unicode/unicode.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <unordered_map>
 
@@ -61,7 +60,13 @@ Tables::Tables() {
     const uint32_t end =
         i + 1 < tables::kPropertyRunsCount ? tables::kPropertyRuns[i + 1].start : 0x110000;
     std::fill(flat.begin() + tables::kPropertyRuns[i].start, flat.begin() + end,
-              tables::kPropertyRuns[i].value);
+              tables::kPropertyValues[tables::kPropertyRuns[i].value]);
+  }
+  for (size_t i = 0; i < tables::kPeriodicRunsCount; ++i) {
+    const tables::PeriodicRun& run = tables::kPeriodicRuns[i];
+    for (uint32_t c = run.start; c < run.end; ++c) {
+      flat[c] = tables::kPropertyValues[(c - run.start) % run.period == 0 ? run.value : run.other];
+    }
   }
   for (size_t i = 0; i < tables::kCombiningRunsCount; ++i) {
     const uint32_t end =

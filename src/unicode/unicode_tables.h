@@ -11,13 +11,21 @@ struct Run {
   uint32_t start;
   uint32_t value;
 };
+// From `start` up to `end`: `value` each time `period` code points have passed, else `other`.
+struct PeriodicRun {
+  uint32_t start, end, period, value, other;
+};
 // `first` followed by `second` composes to `composed`.
 struct Pair {
   uint32_t first, second, composed;
 };
 
-extern const Run kPropertyRuns[];  // bits: see UnicodeBits in unicode.h
+// Bits of UnicodeBits in unicode.h; the values of both kinds of runs are indices into them.
+extern const uint32_t kPropertyValues[];
+extern const Run kPropertyRuns[];
 extern const size_t kPropertyRunsCount;
+extern const PeriodicRun kPeriodicRuns[];  // these come over the others
+extern const size_t kPeriodicRunsCount;
 extern const Run kCombiningRuns[];  // canonical combining class
 extern const size_t kCombiningRunsCount;
 // Mappings are flat: code point, length, that many code points; sorted by the first.
