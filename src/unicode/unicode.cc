@@ -16,10 +16,74 @@ namespace tables = unicode_tables;
 constexpr uint32_t kSBase = 0xAC00, kLBase = 0x1100, kVBase = 0x1161, kTBase = 0x11A7;
 constexpr uint32_t kLCount = 19, kVCount = 21, kTCount = 28, kNCount = kVCount * kTCount;
 
-// A flat mapping of unicode_tables.h with an index by code point.
+// A mapping of unicode_tables.h, unfolded, with an index by code point.
 class Mapping {
  public:
-  Mapping(const uint32_t* data, size_t count) : data_(data) {
+  // `pairs`: what they compose to is mapped to its decomposition.
+  Mapping(const uint32_t* blocks, size_t count, std::span<const tables::Pair> pairs = {}) {
+    Entries entries;
+    for (const uint32_t* const end = blocks + count; blocks != end;) {
+      blocks = Unfold(blocks, &entries);
+    }
+    AddComposed(pairs, &entries);
+    std::sort(entries.begin(), entries.end());
+    for (const auto& [key, at] : entries) {
+      keys_.push_back(key);
+      at_.push_back(at);
+    }
+  }
+  std::span<const uint32_t> Find(char32_t c) const {
+    const auto it = std::lower_bound(keys_.begin(), keys_.end(), uint32_t(c));
+    if (it == keys_.end() || *it != c) return {};
+    const uint32_t* entry = texts_.data() + at_[it - keys_.begin()];
+    return {entry + 1, entry[0]};
+  }
+  const std::vector<uint32_t>& keys() const { return keys_; }
+
+ private:
+  using Entries = std::vector<std::pair<uint32_t, uint32_t>>;  // code point, place in texts_
+
+  // The end of the block.
+  const uint32_t* Unfold(const uint32_t* block, Entries* entries) {
+    const uint32_t first = block[0], count = block[1], length = block[2], step = block[3];
+    const uint32_t rising = step == 0 ? 0 : block[4];
+    const uint32_t* text = block + (step == 0 ? 4 : 5);
+    for (uint32_t n = 0; n < count; ++n) {
+      entries->emplace_back(first + n * std::max(step, 1u), texts_.size());
+      texts_.push_back(length);
+      for (uint32_t i = 0; i < length; ++i) {
+        texts_.push_back(text[i] + (rising >> i & 1) * n * step);
+      }
+      if (step == 0) text += length;
+    }
+    return step == 0 ? text : text + length;
+  }
+
+  void AddComposed(std::span<const tables::Pair> pairs, Entries* entries) {
+    std::unordered_map<uint32_t, const tables::Pair*> pair_of;
+    for (const tables::Pair& pair : pairs) pair_of.emplace(pair.composed, &pair);
+    for (const tables::Pair& pair : pairs) {
+      // The first of a pair may be composed itself, the second is not.
+      std::vector<uint32_t> text = {pair.second, pair.first};
+      for (auto it = pair_of.find(pair.first); it != pair_of.end();
+           it = pair_of.find(text.back())) {
+        text.back() = it->second->second;
+        text.push_back(it->second->first);
+      }
+      entries->emplace_back(pair.composed, texts_.size());
+      texts_.push_back(static_cast<uint32_t>(text.size()));
+      texts_.insert(texts_.end(), text.rbegin(), text.rend());
+    }
+  }
+
+  std::vector<uint32_t> keys_, at_;
+  std::vector<uint32_t> texts_;  // each: its length, then its code points
+};
+
+// A flat mapping of unicode_tables.h with an index by code point.
+class FlatMapping {
+ public:
+  FlatMapping(const uint32_t* data, size_t count) : data_(data) {
     for (size_t i = 0; i < count; i += 2 + data[i + 1]) {
       keys_.push_back(data[i]);
       at_.push_back(static_cast<uint32_t>(i));
@@ -41,8 +105,12 @@ class Mapping {
 struct Tables {
   UnicodeTable props;
   Mapping lower{tables::kLowercase, tables::kLowercaseCount};
-  Mapping canonical{tables::kCanonical, tables::kCanonicalCount};
-  Mapping compatible{tables::kCompatible, tables::kCompatibleCount};
+  Mapping canonical{
+      tables::kCanonical,
+      tables::kCanonicalCount,
+      {tables::kComposition, tables::kCompositionCount},
+  };
+  FlatMapping compatible{tables::kCompatible, tables::kCompatibleCount};
   std::unordered_map<uint64_t, uint32_t> compositions;
 
   Tables();

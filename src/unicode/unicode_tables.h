@@ -28,11 +28,15 @@ extern const PeriodicRun kPeriodicRuns[];  // these come over the others
 extern const size_t kPeriodicRunsCount;
 extern const Run kCombiningRuns[];  // canonical combining class
 extern const size_t kCombiningRunsCount;
-// Mappings are flat: code point, length, that many code points; sorted by the first.
+// Mappings are blocks: first code point, how many, length of a text, step, then
+// - step 0: the texts of that many code points in a row;
+// - else: bits, then the text of the first. The others follow at the step, and rise by it in the
+//   characters whose bits are set.
 extern const uint32_t kLowercase[];
 extern const size_t kLowercaseCount;
-extern const uint32_t kCanonical[];  // full decompositions, Hangul left out
+extern const uint32_t kCanonical[];  // full decompositions, without Hangul and kComposition
 extern const size_t kCanonicalCount;
+// Flat: code point, length, that many code points.
 extern const uint32_t kCompatible[];  // only where it differs from kCanonical
 extern const size_t kCompatibleCount;
 extern const Pair kComposition[];
