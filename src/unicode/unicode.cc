@@ -80,28 +80,6 @@ class Mapping {
   std::vector<uint32_t> texts_;  // each: its length, then its code points
 };
 
-// A flat mapping of unicode_tables.h with an index by code point.
-class FlatMapping {
- public:
-  FlatMapping(const uint32_t* data, size_t count) : data_(data) {
-    for (size_t i = 0; i < count; i += 2 + data[i + 1]) {
-      keys_.push_back(data[i]);
-      at_.push_back(static_cast<uint32_t>(i));
-    }
-  }
-  std::span<const uint32_t> Find(char32_t c) const {
-    const auto it = std::lower_bound(keys_.begin(), keys_.end(), uint32_t(c));
-    if (it == keys_.end() || *it != c) return {};
-    const uint32_t* entry = data_ + at_[it - keys_.begin()];
-    return {entry + 2, entry[1]};
-  }
-  const std::vector<uint32_t>& keys() const { return keys_; }
-
- private:
-  const uint32_t* data_;
-  std::vector<uint32_t> keys_, at_;
-};
-
 struct Tables {
   UnicodeTable props;
   Mapping lower{tables::kLowercase, tables::kLowercaseCount};
@@ -110,7 +88,7 @@ struct Tables {
       tables::kCanonicalCount,
       {tables::kComposition, tables::kCompositionCount},
   };
-  FlatMapping compatible{tables::kCompatible, tables::kCompatibleCount};
+  Mapping compatible{tables::kCompatible, tables::kCompatibleCount};
   std::unordered_map<uint64_t, uint32_t> compositions;
 
   Tables();

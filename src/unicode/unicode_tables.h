@@ -36,7 +36,6 @@ extern const uint32_t kLowercase[];
 extern const size_t kLowercaseCount;
 extern const uint32_t kCanonical[];  // full decompositions, without Hangul and kComposition
 extern const size_t kCanonicalCount;
-// Flat: code point, length, that many code points.
 extern const uint32_t kCompatible[];  // only where it differs from kCanonical
 extern const size_t kCompatibleCount;
 extern const Pair kComposition[];
