@@ -1,7 +1,6 @@
 #include "routes/schema_notation.h"
 
 #include <cctype>
-#include <initializer_list>
 
 #include "common/status.h"
 
