@@ -16,11 +16,27 @@ namespace tables = unicode_tables;
 constexpr uint32_t kSBase = 0xAC00, kLBase = 0x1100, kVBase = 0x1161, kTBase = 0x11A7;
 constexpr uint32_t kLCount = 19, kVCount = 21, kTCount = 28, kNCount = kVCount * kTCount;
 
+// `first` followed by `second` composes to `composed`.
+struct Pair {
+  uint32_t first, second, composed;
+};
+
+std::vector<Pair> AllPairs() {
+  std::vector<Pair> pairs;
+  const uint32_t* const end = tables::kComposition + tables::kCompositionCount;
+  for (const uint32_t* at = tables::kComposition; at != end;) {
+    const uint32_t second = at[0], count = at[1];
+    at += 2;
+    for (uint32_t i = 0; i < count; ++i, at += 2) pairs.push_back({at[0], second, at[1]});
+  }
+  return pairs;
+}
+
 // A mapping of unicode_tables.h, unfolded, with an index by code point.
 class Mapping {
  public:
   // `pairs`: what they compose to is mapped to its decomposition.
-  Mapping(const uint32_t* blocks, size_t count, std::span<const tables::Pair> pairs = {}) {
+  Mapping(const uint32_t* blocks, size_t count, std::span<const Pair> pairs = {}) {
     Entries entries;
     for (const uint32_t* const end = blocks + count; blocks != end;) {
       blocks = Unfold(blocks, &entries);
@@ -59,10 +75,10 @@ class Mapping {
     return step == 0 ? text : text + length;
   }
 
-  void AddComposed(std::span<const tables::Pair> pairs, Entries* entries) {
-    std::unordered_map<uint32_t, const tables::Pair*> pair_of;
-    for (const tables::Pair& pair : pairs) pair_of.emplace(pair.composed, &pair);
-    for (const tables::Pair& pair : pairs) {
+  void AddComposed(std::span<const Pair> pairs, Entries* entries) {
+    std::unordered_map<uint32_t, const Pair*> pair_of;
+    for (const Pair& pair : pairs) pair_of.emplace(pair.composed, &pair);
+    for (const Pair& pair : pairs) {
       // The first of a pair may be composed itself, the second is not.
       std::vector<uint32_t> text = {pair.second, pair.first};
       for (auto it = pair_of.find(pair.first); it != pair_of.end();
@@ -83,11 +99,8 @@ class Mapping {
 struct Tables {
   UnicodeTable props;
   Mapping lower{tables::kLowercase, tables::kLowercaseCount};
-  Mapping canonical{
-      tables::kCanonical,
-      tables::kCanonicalCount,
-      {tables::kComposition, tables::kCompositionCount},
-  };
+  std::vector<Pair> pairs = AllPairs();
+  Mapping canonical{tables::kCanonical, tables::kCanonicalCount, pairs};
   Mapping compatible{tables::kCompatible, tables::kCompatibleCount};
   std::unordered_map<uint64_t, uint32_t> compositions;
 
@@ -120,8 +133,7 @@ Tables::Tables() {
     if (tables::kCombiningRuns[i].value == 0) continue;
     for (uint32_t c = tables::kCombiningRuns[i].start; c < end; ++c) flat[c] |= kUniCombining;
   }
-  for (size_t i = 0; i < tables::kCompositionCount; ++i) {
-    const auto& pair = tables::kComposition[i];
+  for (const Pair& pair : pairs) {
     compositions.emplace(uint64_t(pair.first) << 32 | pair.second, pair.composed);
     flat[pair.second] |= kUniComposesBack;
   }
@@ -132,8 +144,8 @@ Tables::Tables() {
     flat[c] |= kUniHasCanonical | kUniHasCompatible | kUniNfcChanges | kUniNfkcChanges;
   }
   // A character that some pair composes to is its own NFC (the generator made sure).
-  for (size_t i = 0; i < tables::kCompositionCount; ++i) {
-    flat[tables::kComposition[i].composed] &= ~uint32_t(kUniNfcChanges | kUniNfkcChanges);
+  for (const Pair& pair : pairs) {
+    flat[pair.composed] &= ~uint32_t(kUniNfcChanges | kUniNfkcChanges);
   }
   for (uint32_t c : compatible.keys()) flat[c] |= kUniHasCompatible | kUniNfkcChanges;
   for (uint32_t c = kSBase; c < kSBase + kLCount * kNCount; ++c) {

@@ -15,10 +15,6 @@ struct Run {
 struct PeriodicRun {
   uint32_t start, end, period, value, other;
 };
-// `first` followed by `second` composes to `composed`.
-struct Pair {
-  uint32_t first, second, composed;
-};
 
 // Bits of UnicodeBits in unicode.h; the values of both kinds of runs are indices into them.
 extern const uint32_t kPropertyValues[];
@@ -38,7 +34,8 @@ extern const uint32_t kCanonical[];  // full decompositions, without Hangul and 
 extern const size_t kCanonicalCount;
 extern const uint32_t kCompatible[];  // only where it differs from kCanonical
 extern const size_t kCompatibleCount;
-extern const Pair kComposition[];
+// Pairs by their second character: it, how many, then of each pair the first and the composite.
+extern const uint32_t kComposition[];
 extern const size_t kCompositionCount;
 // {ASCII letter, character past ASCII}: equal to the letter when case is ignored.
 extern const Run kCaseFold[];
