@@ -377,12 +377,19 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   }
   json.EndObject().Key("components").BeginObject();
   json.Key("securitySchemes").Raw(kSecuritySchemes).Key("parameters").Raw(kParameters);
-  std::string schemas;
-  for (const std::string_view each :
-       {kOpenApiSchemas, kOpenApiTextSchemas, kOpenApiEmbedSchemas, kOpenApiKserveSchemas}) {
-    schemas.append(schemas.empty() ? "{" : ",").append(ExpandSchemas(each));
+  // One object of all.
+  std::string schemas(kOpenApiSchemas);
+  for (const std::string_view more : {kOpenApiModelSchemas, kOpenApiBatchSchemas}) {
+    schemas.resize(schemas.rfind('}'));
+    schemas.append(",").append(more.substr(more.find('{') + 1));
   }
-  json.Key("schemas").Raw(schemas + "}").EndObject().EndObject();
+  schemas.resize(schemas.rfind('}'));
+  for (const std::string_view each :
+       {kOpenApiTextSchemas, kOpenApiEmbedSchemas, kOpenApiKserveSchemas}) {
+    schemas.append(",").append(ExpandSchemas(each));
+  }
+  schemas += '}';
+  json.Key("schemas").Raw(schemas).EndObject().EndObject();
   return out;
 }
 

@@ -28,12 +28,16 @@ std::span<const RouteDescription> RouteDescriptions();
 // The description of `route`, or null.
 const RouteDescription* FindRouteDescription(const Route& route);
 
-// The schemas of requests and answers, in the notation of routes/schema_notation.h, each defined in
-// the file of its name (openapi_text_schemas.cc, ...).
+// The schemas of requests and answers: each defined in the file of its name
+// (openapi_text_schemas.cc, ...); JSON objects, but for texts, embeddings and the Open Inference Protocol,
+// which are in the notation of
+// routes/schema_notation.h.
 extern const std::string_view kOpenApiSchemas;
 extern const std::string_view kOpenApiTextSchemas;
-extern const std::string_view kOpenApiEmbedSchemas;
+extern const std::string_view kOpenApiModelSchemas;
 extern const std::string_view kOpenApiKserveSchemas;
+extern const std::string_view kOpenApiEmbedSchemas;
+extern const std::string_view kOpenApiBatchSchemas;
 
 // The whole document. Routes without a description are in it with their path alone.
 std::string PrintOpenApi(std::span<const Route> routes);
