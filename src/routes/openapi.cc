@@ -379,16 +379,14 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   json.Key("securitySchemes").Raw(kSecuritySchemes).Key("parameters").Raw(kParameters);
   // One object of all.
   std::string schemas(kOpenApiSchemas);
-  for (const std::string_view more : {kOpenApiModelSchemas, kOpenApiBatchSchemas}) {
+  for (const std::string_view more :
+       {kOpenApiModelSchemas, kOpenApiKserveSchemas, kOpenApiEmbedSchemas, kOpenApiBatchSchemas,
+        kOpenApiServerSchemas}) {
     schemas.resize(schemas.rfind('}'));
     schemas.append(",").append(more.substr(more.find('{') + 1));
   }
   schemas.resize(schemas.rfind('}'));
-  for (const std::string_view each :
-       {kOpenApiTextSchemas, kOpenApiEmbedSchemas, kOpenApiKserveSchemas}) {
-    schemas.append(",").append(ExpandSchemas(each));
-  }
-  schemas += '}';
+  schemas.append(",").append(ExpandSchemas(kOpenApiTextSchemas)).append("}");
   json.Key("schemas").Raw(schemas).EndObject().EndObject();
   return out;
 }

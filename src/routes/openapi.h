@@ -29,8 +29,7 @@ std::span<const RouteDescription> RouteDescriptions();
 const RouteDescription* FindRouteDescription(const Route& route);
 
 // The schemas of requests and answers: each defined in the file of its name
-// (openapi_text_schemas.cc, ...); JSON objects, but for texts, embeddings and the Open Inference Protocol,
-// which are in the notation of
+// (openapi_text_schemas.cc, ...); JSON objects, but for the texts, which are in the notation of
 // routes/schema_notation.h.
 extern const std::string_view kOpenApiSchemas;
 extern const std::string_view kOpenApiTextSchemas;
@@ -38,6 +37,7 @@ extern const std::string_view kOpenApiModelSchemas;
 extern const std::string_view kOpenApiKserveSchemas;
 extern const std::string_view kOpenApiEmbedSchemas;
 extern const std::string_view kOpenApiBatchSchemas;
+extern const std::string_view kOpenApiServerSchemas;  // of llama.cpp's server and vLLM
 
 // The whole document. Routes without a description are in it with their path alone.
 std::string PrintOpenApi(std::span<const Route> routes);

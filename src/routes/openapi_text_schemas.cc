@@ -1,5 +1,5 @@
-// The schemas of generated text: OpenAI's, text-generation-inference's, Ollama's, and what vLLM and
-// llama.cpp's server have beside the routes of others. For routes/openapi.h.
+// The schemas of generated text: OpenAI's, text-generation-inference's, and Ollama's.
+// For routes/openapi.h.
 #include "routes/openapi.h"
 
 namespace penstock {
@@ -218,80 +218,6 @@ LoadedModels = {
     details: OllamaDetails, expires_at: string, context_length?: integer, lifecycle: Lifecycle
   }]
 }
-AnyRerankRequest = TeiRerankRequest || RerankRequest
-AnyRanking = (TeiRanking || Ranking) "The second where the request has documents"
-AnyTokenizeRequest = TeiTokenizeRequest || {
-  model?: string, content: string, add_special?: boolean(default: false),
-  parse_special?: boolean(const: true)
-} "As llama.cpp's server has it" || {
-  model?: string, prompt: string, add_special_tokens?: boolean(default: true),
-  return_token_strs?: boolean?
-} "As vLLM has it"
-AnyTokens = TeiTokens || {tokens: [integer]} || {
-  count: integer, max_model_len: integer, tokens: [integer], token_strs: [string]?
-}
-DetokenizeRequest = {model?: string, tokens: [integer]}
-Detokenized = {
-  content: string "llama.cpp's name", prompt: string "vLLM's name of the same text"
-}
-LlamaRequest = Sampling & {
-  model?: string, prompt: string | [integer],
-  n_predict?: integer "Below 0: no limit but the context; 0: nothing is written",
-  stream?: boolean, repeat_penalty?: number(minimum: 0.01, maximum: 100),
-  repeat_last_n?: integer(minimum: -1), n_probs?: integer(minimum: 0, maximum: 20),
-  return_tokens?: boolean
-}
-LlamaText = {
-  index: integer, content: string, tokens: [integer] "With return_tokens",
-  completion_probabilities?: [TokenLogprob], stop: boolean, model: string, prompt: string,
-  tokens_predicted: integer, tokens_evaluated: integer, tokens_cached: integer,
-  has_new_line: boolean, truncated: boolean, stop_type: "eos"/"limit"/"word",
-  stopping_word: string,
-  timings: {
-    cache_n: integer, prompt_n: integer, prompt_ms: number, prompt_per_token_ms: number,
-    prompt_per_second: number, predicted_n: integer, predicted_ms: number,
-    predicted_per_token_ms: number, predicted_per_second: number
-  }
-}
-LlamaEvent = {
-  index: integer, content: string, tokens: [integer], completion_probabilities?: [TokenLogprob],
-  stop: boolean(const: false)
-} || LlamaText
-LlamaProps = {
-  default_generation_settings: {n_ctx: integer "0 while the model is not loaded"},
-  total_slots: integer, model_alias: string,
-  model_path: string "The name: no path of the server is told",
-  modalities: {vision: boolean, audio: boolean}, chat_template: string, build_info: string
-}
-LlamaSlots = [{id: integer, n_ctx: integer, speculative: boolean, is_processing: boolean}]
-ScoreRequest = TextOptions & {text_1?: string | [string], text_2?: string | [string]}
-  "One text for all of text_2, or one for each. Also as queries and documents, and as "
-  "data_1 and data_2"
-VllmUsage = {
-  prompt_tokens: integer, total_tokens: integer, completion_tokens: integer,
-  prompt_tokens_details: null
-}
-Scores = {
-  id: string, object: string, created: integer, model: string,
-  data: [{index: integer, object: string, score: number}], usage: VllmUsage,
-  truncated: Truncated
-}
-PoolingRequest = TextOptions & {
-  input: string | [string] | [integer] | [[integer]],
-  task?: "embed"/"token_embed"/"classify"?
-    "Default: embed, or classify of a model that classifies or reranks",
-  encoding_format?: "float"/"base64"? "base64: of embed alone",
-  dimensions?: integer?(minimum: 1), normalize?: boolean?
-}
-Pooled = {
-  id: string, object: string, created: integer, model: string,
-  data: [{
-    index: integer, object: string,
-    data: [number] || [[number]] || string "base64 of little-endian float32"
-  }],
-  usage: VllmUsage, truncated: Truncated
-}
-Version = {version: string}
 )schemas";
 
 }  // namespace penstock
