@@ -7,7 +7,6 @@
 #include "http/stream_formats.h"
 #include "routes/path_pattern.h"
 #include "routes/routes.h"
-#include "routes/schema_notation.h"
 
 namespace penstock {
 namespace {
@@ -380,13 +379,11 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   // One object of all.
   std::string schemas(kOpenApiSchemas);
   for (const std::string_view more :
-       {kOpenApiModelSchemas, kOpenApiKserveSchemas, kOpenApiEmbedSchemas, kOpenApiBatchSchemas,
-        kOpenApiServerSchemas}) {
+       {kOpenApiTextSchemas, kOpenApiModelSchemas, kOpenApiKserveSchemas, kOpenApiOllamaSchemas,
+        kOpenApiEmbedSchemas, kOpenApiBatchSchemas, kOpenApiServerSchemas}) {
     schemas.resize(schemas.rfind('}'));
     schemas.append(",").append(more.substr(more.find('{') + 1));
   }
-  schemas.resize(schemas.rfind('}'));
-  schemas.append(",").append(ExpandSchemas(kOpenApiTextSchemas)).append("}");
   json.Key("schemas").Raw(schemas).EndObject().EndObject();
   return out;
 }

@@ -28,13 +28,13 @@ std::span<const RouteDescription> RouteDescriptions();
 // The description of `route`, or null.
 const RouteDescription* FindRouteDescription(const Route& route);
 
-// The schemas of requests and answers: each defined in the file of its name
-// (openapi_text_schemas.cc, ...); JSON objects, but for the texts, which are in the notation of
-// routes/schema_notation.h.
+// The schemas of requests and answers: JSON objects, each defined in the file of its name
+// (openapi_text_schemas.cc, ...).
 extern const std::string_view kOpenApiSchemas;
 extern const std::string_view kOpenApiTextSchemas;
 extern const std::string_view kOpenApiModelSchemas;
 extern const std::string_view kOpenApiKserveSchemas;
+extern const std::string_view kOpenApiOllamaSchemas;
 extern const std::string_view kOpenApiEmbedSchemas;
 extern const std::string_view kOpenApiBatchSchemas;
 extern const std::string_view kOpenApiServerSchemas;  // of llama.cpp's server and vLLM
