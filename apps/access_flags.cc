@@ -7,69 +7,48 @@
 #include "http/descriptors.h"
 
 namespace penstock {
-namespace {
-
-void AddList(FlagSet* app, const char* flag, std::vector<std::string>* values,
-             const std::string& description, const char* type) {
-  app->AddOption(flag, *values, description + " May be given again.")
-      ->TypeName(type)
-      ->AllowExtraArgs(false)
-      ->Group("Access");
-}
-
-}  // namespace
-
 void AddAccessFlags(CommandLine* line, ServerOptions* server) {
-  FlagSet* const app = &line->flags();
+  const FlagGroup access(&line->flags(), "Access");
   const std::string files =
       " One key a line, or KEY weight=N for a larger share beside other clients; empty lines and "
       "lines that begin with # are skipped. Read again on SIGHUP.";
-  AddList(app, "--api-key-file", &server->api_key_files,
-          "File of keys that clients must send as a bearer token." + files, "FILE");
-  AddList(app, "--api-key", &server->api_keys,
-          "One such key. Better a file, or set as PENSTOCK_API_KEY: others can read command "
-          "lines.",
-          "KEY");
-  AddList(app, "--bulk-api-key-file", &server->bulk_api_key_files,
-          "As --api-key-file; everything that comes with these keys is bulk work, which goes after "
-          "interactive work.",
-          "FILE");
-  AddList(app, "--bulk-api-key", &server->bulk_api_keys, "One such key.", "KEY");
-  AddList(app, "--admin-api-key-file", &server->admin_api_key_files,
-          "As --api-key-file; with such keys, /v1/stats/reset, /v1/bulk, /admin, /api/pull and "
-          "/api/delete ask for one.",
-          "FILE");
-  AddList(app, "--admin-api-key", &server->admin_api_keys, "One such key.", "KEY");
-  app->AddSwitch(
-         "--admin-metrics", server->admin_metrics,
-         "/metrics, /v1/stats, /v1/live and /v1/requests ask for a key of --admin-api-key too.")
-      ->Group("Access");
-  app->AddSwitch("--share-caches", server->shares_caches,
-                 "All keys share what is cached of prompts, tokens and results; else each has its "
-                 "own, and can tell nothing of the texts of others by times or cached_tokens.")
-      ->Group("Access");
-  AddList(app, "--allowed-host", &server->allowed_hosts,
-          "Host that requests may name; *.NAME = all below it, * = any. Default: any; without keys "
-          "and on a loopback address only addresses, localhost and this machine's own name.",
-          "HOST");
-  AddList(app, "--cors-allow-origin", &server->cors_allow_origins,
-          "Origin that browsers may call from; * = any.", "ORIGIN");
-  app->AddOption("--tls-cert", server->tls_cert_file,
-                 "PEM file, chain first: serve HTTPS, and gRPC over TLS. Read again on SIGHUP.")
-      ->TypeName("FILE")
-      ->Group("Access");
-  app->AddOption("--tls-key", server->tls_key_file, "PEM file of the certificate's key.")
-      ->TypeName("FILE")
-      ->Group("Access");
-  app->AddOption("--tls-client-ca", server->tls_client_ca_file,
-                 "PEM file of authorities: clients must show a certificate that one of them has "
-                 "signed. Read again on SIGHUP.")
-      ->TypeName("FILE")
-      ->Group("Access");
-  app->AddOption("--tls-min-version", server->tls_min_version, "Oldest TLS to speak: 1.2 or 1.3.")
-      ->Check(OneOf({"1.2", "1.3"}))
-      ->TypeName("VERSION")
-      ->Group("Access");
+  access.AddRepeated(
+      "--api-key-file", server->api_key_files, "FILE",
+      "File of keys that clients must send as a bearer token." + files + " May be given again.");
+  access.AddRepeated("--api-key", server->api_keys, "KEY",
+                     "One such key. Better a file, or set as PENSTOCK_API_KEY: others can read "
+                     "command lines. May be given again.");
+  access.AddRepeated("--bulk-api-key-file", server->bulk_api_key_files, "FILE",
+                     "As --api-key-file; everything that comes with these keys is bulk work, which "
+                     "goes after interactive work. May be given again.");
+  access.AddRepeated("--bulk-api-key", server->bulk_api_keys, "KEY",
+                     "One such key. May be given again.");
+  access.AddRepeated("--admin-api-key-file", server->admin_api_key_files, "FILE",
+                     "As --api-key-file; with such keys, /v1/stats/reset, /v1/bulk, /admin, "
+                     "/api/pull and /api/delete ask for one. May be given again.");
+  access.AddRepeated("--admin-api-key", server->admin_api_keys, "KEY",
+                     "One such key. May be given again.");
+  access.Switch(
+      "--admin-metrics", server->admin_metrics,
+      "/metrics, /v1/stats, /v1/live and /v1/requests ask for a key of --admin-api-key too.");
+  access.Switch("--share-caches", server->shares_caches,
+                "All keys share what is cached of prompts, tokens and results; else each has its "
+                "own, and can tell nothing of the texts of others by times or cached_tokens.");
+  access.AddRepeated("--allowed-host", server->allowed_hosts, "HOST",
+                     "Host that requests may name; *.NAME = all below it, * = any. Default: any; "
+                     "without keys and on a loopback address only addresses, localhost and this "
+                     "machine's own name. May be given again.");
+  access.AddRepeated("--cors-allow-origin", server->cors_allow_origins, "ORIGIN",
+                     "Origin that browsers may call from; * = any. May be given again.");
+  access.Add("--tls-cert", server->tls_cert_file, "FILE",
+             "PEM file, chain first: serve HTTPS, and gRPC over TLS. Read again on SIGHUP.");
+  access.Add("--tls-key", server->tls_key_file, "FILE", "PEM file of the certificate's key.");
+  access.Add(
+      "--tls-client-ca", server->tls_client_ca_file, "FILE",
+      "PEM file of authorities: clients must show a certificate that one of them has signed. "
+      "Read again on SIGHUP.");
+  access.Add("--tls-min-version", server->tls_min_version, "VERSION", OneOf({"1.2", "1.3"}),
+             "Oldest TLS to speak: 1.2 or 1.3.");
   line->RefuseEmpty({"api-key", "api-key-file", "bulk-api-key", "bulk-api-key-file",
                      "admin-api-key", "admin-api-key-file", "allowed-host", "tls-cert", "tls-key",
                      "tls-client-ca", "tls-min-version"});

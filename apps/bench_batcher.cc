@@ -19,37 +19,29 @@ int RunBenchBatcher(const std::vector<std::string>& args) {
       "  penstock bench batcher --producers 2 --row-bytes 128 --json batcher.json\n");
   BatcherOptions options;
   std::string json_file;
-  FlagSet& app = line.flags();
-  app.AddOption("--producers", options.producers, "Submitting threads.")
-      ->Delimiter(',')
-      ->Check(InRange(1u, BatcherOptions::kProducersMax))
-      ->TypeName("N,...");
-  app.AddOption("--row-bytes", options.row_bytes, "Size of a row, a multiple of 4.")
-      ->Delimiter(',')
-      ->Check(InRange(4u, BatcherOptions::kRowBytesMax))
-      ->TypeName("N,...");
-  app.AddOption("--burst", options.bursts,
-                "Rows submitted in one call, by contenders that have such a call.")
-      ->Delimiter(',')
-      ->Check(InRange(1u, BatcherOptions::kBurstMax))
-      ->TypeName("N,...");
-  app.AddOption("--rounds", options.rounds, "Turns of all; their median counts.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("N");
-  app.AddOption("--seconds", options.seconds, "Seconds of one contender in one round.")
-      ->Check(InRange(0.01, 3600.0))
-      ->TypeName("S");
-  app.AddOption("--rate", options.rate, "Lone requests a second.")
-      ->Check(InRange(0.1, 10000.0))
-      ->TypeName("R");
-  app.AddOption("--latency-seconds", options.latency_seconds, "How long lone requests are sent.")
-      ->Check(InRange(0.01, 3600.0))
-      ->TypeName("S");
-  app.AddOption("--idle-seconds", options.idle_seconds, "How long it is watched while idle.")
-      ->Check(InRange(0.01, 3600.0))
-      ->TypeName("S");
-  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE");
+  const FlagGroup group(&line.flags());
+  group
+      .Add("--producers", options.producers, "N,...", InRange(1u, BatcherOptions::kProducersMax),
+           "Submitting threads.")
+      ->Delimiter(',');
+  group
+      .Add("--row-bytes", options.row_bytes, "N,...", InRange(4u, BatcherOptions::kRowBytesMax),
+           "Size of a row, a multiple of 4.")
+      ->Delimiter(',');
+  group
+      .Add("--burst", options.bursts, "N,...", InRange(1u, BatcherOptions::kBurstMax),
+           "Rows submitted in one call, by contenders that have such a call.")
+      ->Delimiter(',');
+  group.Add("--rounds", options.rounds, "N", InRange(1, 1000),
+            "Turns of all; their median counts.");
+  group.Add("--seconds", options.seconds, "S", InRange(0.01, 3600.0),
+            "Seconds of one contender in one round.");
+  group.Add("--rate", options.rate, "R", InRange(0.1, 10000.0), "Lone requests a second.");
+  group.Add("--latency-seconds", options.latency_seconds, "S", InRange(0.01, 3600.0),
+            "How long lone requests are sent.");
+  group.Add("--idle-seconds", options.idle_seconds, "S", InRange(0.01, 3600.0),
+            "How long it is watched while idle.");
+  group.Add("--json", json_file, "FILE", "File for the records, a JSON object a line.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   for (const uint32_t bytes : options.row_bytes) {
     if (bytes % 4 != 0) return line.FailUsage("--row-bytes: a multiple of 4");

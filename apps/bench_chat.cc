@@ -17,29 +17,16 @@ int RunBenchChat(const std::vector<std::string>& args) {
   DecoderFlags decoder;
   AddDecoderFlags(&line, &decoder);
   std::string json_file;
-  const std::string group = "Benchmark";
   FlagSet& app = line.flags();
+  const FlagGroup group(&app, "Benchmark");
   app.Remove("--context");
-  AddRandomModelFlags(&app, group, &options.shape, &options.mix, &options.name);
-  app.AddOption("--streams", options.streams, "Texts at once.")
-      ->Check(InRange(2, 256))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--prompt", options.prompt, "Tokens of the long prompts.")
-      ->Check(InRange(256, 1 << 20))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--tokens", options.tokens, "Tokens generated of each text.")
-      ->Check(InRange(8, 1 << 16))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--rounds", options.rounds, "Rounds; the best of each figure counts.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE")
-      ->Group(group);
+  AddRandomModelFlags(group, &options.shape, &options.mix, &options.name);
+  group.Add("--streams", options.streams, "N", InRange(2, 256), "Texts at once.");
+  group.Add("--prompt", options.prompt, "N", InRange(256, 1 << 20), "Tokens of the long prompts.");
+  group.Add("--tokens", options.tokens, "N", InRange(8, 1 << 16), "Tokens generated of each text.");
+  group.Add("--rounds", options.rounds, "N", InRange(1, 1000),
+            "Rounds; the best of each figure counts.");
+  group.Add("--json", json_file, "FILE", "File for the records, a JSON object a line.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   options.model = decoder.model;
   options.dtype = decoder.options.dtype;

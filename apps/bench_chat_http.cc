@@ -17,55 +17,32 @@ int RunBenchChatHttp(const std::vector<std::string>& args) {
   DecoderFlags decoder;
   AddDecoderFlags(&line, &decoder);
   std::string json_file;
-  const std::string group = "Benchmark";
   FlagSet& app = line.flags();
+  const FlagGroup group(&app, "Benchmark");
   app.Get("--model")->Required();
   for (const char* other : {"--context", "--device", "--pin", "--log-level"}) {
     app.Remove(other);
   }
-  app.AddOption("--encoder", options.encoder,
-                "Model of embeddings, for full batches beside the stream; none = not measured.")
-      ->TypeName("REF")
-      ->Group(group);
-  app.AddOption("--server-flag", options.server_flags,
-                "Flag for the server, as --server-flag=--no-prefix-cache. May be given again.")
-      ->TypeName("FLAG")
-      ->AllowExtraArgs(false)
-      ->Group(group);
-  app.AddOption("--tokens", options.tokens, "Tokens of a text.")
-      ->Check(InRange(8, 1 << 16))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--rounds", options.rounds,
-                "Rounds, in turns; the best rates count, and the times between tokens of all.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--round-s", options.round_s, "Seconds of a measurement with --encoder.")
-      ->Check(InRange(0.1, 3600.0))
-      ->TypeName("S")
-      ->Group(group);
-  app.AddOption("--bulk-clients", options.bulk_clients, "Clients of bulk embeddings.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--bulk-batch", options.bulk_batch, "Texts of one request of a bulk client.")
-      ->Check(InRange(1, 2048))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--priority", options.priority,
-                "Class of the embeddings: interactive, which share the processor with the stream "
-                "evenly, or bulk, which get one part in --bulk-every + 1.")
-      ->Check(OneOf({"interactive", "bulk"}))
-      ->TypeName("CLASS")
-      ->Group(group);
-  app.AddSwitch("--completions", options.completions,
-                "Use /v1/completions, for models without a chat template.")
-      ->Group(group);
-  app.AddOption("--name", options.name, "Row of the records.")->TypeName("NAME")->Group(group);
-  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE")
-      ->Group(group);
+  group.Add("--encoder", options.encoder, "REF",
+            "Model of embeddings, for full batches beside the stream; none = not measured.");
+  group.AddRepeated("--server-flag", options.server_flags, "FLAG",
+                    "Flag for the server, as --server-flag=--no-prefix-cache. May be given again.");
+  group.Add("--tokens", options.tokens, "N", InRange(8, 1 << 16), "Tokens of a text.");
+  group.Add("--rounds", options.rounds, "N", InRange(1, 1000),
+            "Rounds, in turns; the best rates count, and the times between tokens of all.");
+  group.Add("--round-s", options.round_s, "S", InRange(0.1, 3600.0),
+            "Seconds of a measurement with --encoder.");
+  group.Add("--bulk-clients", options.bulk_clients, "N", InRange(1, 1000),
+            "Clients of bulk embeddings.");
+  group.Add("--bulk-batch", options.bulk_batch, "N", InRange(1, 2048),
+            "Texts of one request of a bulk client.");
+  group.Add("--priority", options.priority, "CLASS", OneOf({"interactive", "bulk"}),
+            "Class of the embeddings: interactive, which share the processor with the stream "
+            "evenly, or bulk, which get one part in --bulk-every + 1.");
+  group.Switch("--completions", options.completions,
+               "Use /v1/completions, for models without a chat template.");
+  group.Add("--name", options.name, "NAME", "Row of the records.");
+  group.Add("--json", json_file, "FILE", "File for the records, a JSON object a line.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   options.model = decoder.model;
   options.dtype = decoder.options.dtype;

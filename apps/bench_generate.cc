@@ -18,34 +18,19 @@ int RunBenchGenerate(const std::vector<std::string>& args) {
   AddDecoderFlags(&line, &decoder);
   std::vector<int> prompts, depths;
   std::string json_file;
-  const std::string group = "Benchmark";
   FlagSet& app = line.flags();
+  const FlagGroup group(&app, "Benchmark");
   app.Remove("--context");
-  AddRandomModelFlags(&app, group, &options.shape, &options.mix, &options.name);
-  app.AddOption("--prompt", prompts, "Tokens of a prompt [128, 512, 2048]. May be given again.")
-      ->Check(InRange(1, 1 << 20))
-      ->AllowExtraArgs(false)
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--depth", depths,
-                "Tokens in the cache when decoding begins [0, 2048, 8192]. May be given again.")
-      ->Check(InRange(0, 1 << 20))
-      ->AllowExtraArgs(false)
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--tokens", options.tokens, "Tokens decoded in a round.")
-      ->Check(InRange(1, 1 << 16))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--rounds", options.rounds, "Rounds; the best counts.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddSwitch("--tuning", options.tuning, "Also with each optimisation switched off.")
-      ->Group(group);
-  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE")
-      ->Group(group);
+  AddRandomModelFlags(group, &options.shape, &options.mix, &options.name);
+  group.AddRepeated("--prompt", prompts, "N", InRange(1, 1 << 20),
+                    "Tokens of a prompt [128, 512, 2048]. May be given again.");
+  group.AddRepeated(
+      "--depth", depths, "N", InRange(0, 1 << 20),
+      "Tokens in the cache when decoding begins [0, 2048, 8192]. May be given again.");
+  group.Add("--tokens", options.tokens, "N", InRange(1, 1 << 16), "Tokens decoded in a round.");
+  group.Add("--rounds", options.rounds, "N", InRange(1, 1000), "Rounds; the best counts.");
+  group.Switch("--tuning", options.tuning, "Also with each optimisation switched off.");
+  group.Add("--json", json_file, "FILE", "File for the records, a JSON object a line.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   options.model = decoder.model;
   options.dtype = decoder.options.dtype;

@@ -23,39 +23,21 @@ struct HttpFlags {
 };
 
 void AddTargetFlags(FlagSet* app, HttpFlags* flags) {
-  const std::string group = "Server";
-  app->AddOption("--url", flags->url, "Address of a running server, http:// or https://.")
-      ->TypeName("URL")
-      ->Group(group);
-  app->AddOption("-m,--model", flags->model,
-                 "Start a server with this model for the time of the run, instead of --url.")
-      ->TypeName("REF")
-      ->Group(group);
-  app->AddOption("--server-flag", flags->server_flags,
-                 "Flag for that server, as --server-flag=--threads=1. May be given again.")
-      ->TypeName("FLAG")
-      ->AllowExtraArgs(false)
-      ->Group(group);
-  app->AddOption("--server-pid", flags->sweep.window.server_pid,
-                 "Process of the server at --url, to count its processor time.")
-      ->TypeName("PID")
-      ->Group(group);
-  app->AddOption("--model-name", flags->sweep.load.model,
-                 "The `model` of the requests; none = left out.")
-      ->TypeName("NAME")
-      ->Group(group);
-  app->AddOption("--api-key", flags->sweep.target.api_key, "Sent as a bearer token.")
-      ->TypeName("KEY")
-      ->Group(group);
-  app->AddOption("--ca-cert", flags->sweep.target.ca_file,
-                 "Certificates (PEM) that the server's is checked against; none = those that "
-                 "SSL_CERT_FILE names, or the system's.")
-      ->Check(ExistingFile())
-      ->TypeName("FILE")
-      ->Group(group);
-  app->AddSwitch("--insecure", flags->sweep.target.insecure,
-                 "Accept any certificate of the server.")
-      ->Group(group);
+  const FlagGroup group(app, "Server");
+  group.Add("--url", flags->url, "URL", "Address of a running server, http:// or https://.");
+  group.Add("-m,--model", flags->model, "REF",
+            "Start a server with this model for the time of the run, instead of --url.");
+  group.AddRepeated("--server-flag", flags->server_flags, "FLAG",
+                    "Flag for that server, as --server-flag=--threads=1. May be given again.");
+  group.Add("--server-pid", flags->sweep.window.server_pid, "PID",
+            "Process of the server at --url, to count its processor time.");
+  group.Add("--model-name", flags->sweep.load.model, "NAME",
+            "The `model` of the requests; none = left out.");
+  group.Add("--api-key", flags->sweep.target.api_key, "KEY", "Sent as a bearer token.");
+  group.Add("--ca-cert", flags->sweep.target.ca_file, "FILE", ExistingFile(),
+            "Certificates (PEM) that the server's is checked against; none = those that "
+            "SSL_CERT_FILE names, or the system's.");
+  group.Switch("--insecure", flags->sweep.target.insecure, "Accept any certificate of the server.");
 }
 
 void AddLoadFlags(FlagSet* app, HttpFlags* flags) {
@@ -65,102 +47,65 @@ void AddLoadFlags(FlagSet* app, HttpFlags* flags) {
       {"/v1/rerank", LoadRoute::kRerank}};
   static const std::map<std::string, bool> kFormats = {{"base64", true}, {"float", false}};
   HttpSweepOptions& sweep = flags->sweep;
-  const std::string group = "Load";
-  app->AddOption("--concurrency", sweep.concurrencies,
-                 "Clients; each sends its next request when it has the last answer. With --rate: "
-                 "connections at most. A list (1,4,16) makes a row of each.")
-      ->Delimiter(',')
-      ->Check(InRange(1, HttpLoad::kConnectionsMax))
-      ->TypeName("N,...")
-      ->Group(group);
-  app->AddOption("--rate", sweep.rates,
-                 "Requests a second that arrive at random (Poisson) whether or not the server "
-                 "keeps up. A list makes a row of each.")
-      ->Delimiter(',')
-      ->Check(InRange(0.001, 1e7))
-      ->TypeName("R,...")
-      ->Group(group);
-  app->AddOption("--burst", sweep.load.burst, "With --rate: requests that arrive together.")
-      ->Check(InRange(1, 100'000))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddOption("--batch", sweep.batches,
-                 "Texts (rerank: documents) of one request. A list makes a row of each.")
-      ->Delimiter(',')
-      ->Check(InRange(1, 100'000))
-      ->TypeName("N,...")
-      ->Group(group);
-  app->AddOption("--background-concurrency", sweep.background_concurrency,
-                 "Clients of a second load beside the first, of priority bulk; 0 = none.")
-      ->Check(InRange(0, HttpLoad::kConnectionsMax))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddOption("--background-batch", sweep.background_batch,
-                 "Texts of one request of the second load.")
-      ->Check(InRange(1, 100'000))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddOption("--route", sweep.load.route, "/v1/embeddings, /embed or /v1/rerank.")
+  const FlagGroup group(app, "Load");
+  group
+      .Add("--concurrency", sweep.concurrencies, "N,...", InRange(1, HttpLoad::kConnectionsMax),
+           "Clients; each sends its next request when it has the last answer. With --rate: "
+           "connections at most. A list (1,4,16) makes a row of each.")
+      ->Delimiter(',');
+  group
+      .Add("--rate", sweep.rates, "R,...", InRange(0.001, 1e7),
+           "Requests a second that arrive at random (Poisson) whether or not the server keeps up. "
+           "A list makes a row of each.")
+      ->Delimiter(',');
+  group.Add("--burst", sweep.load.burst, "N", InRange(1, 100'000),
+            "With --rate: requests that arrive together.");
+  group
+      .Add("--batch", sweep.batches, "N,...", InRange(1, 100'000),
+           "Texts (rerank: documents) of one request. A list makes a row of each.")
+      ->Delimiter(',');
+  group.Add("--background-concurrency", sweep.background_concurrency, "N",
+            InRange(0, HttpLoad::kConnectionsMax),
+            "Clients of a second load beside the first, of priority bulk; 0 = none.");
+  group.Add("--background-batch", sweep.background_batch, "N", InRange(1, 100'000),
+            "Texts of one request of the second load.");
+  group.Add("--route", sweep.load.route, "ROUTE", "/v1/embeddings, /embed or /v1/rerank.")
       ->Transform(NameOf(kRoutes))
-      ->DefaultText("/v1/embeddings")
-      ->TypeName("ROUTE")
-      ->Group(group);
-  app->AddOption("--encoding-format", sweep.load.base64,
-                 "Format of /v1/embeddings: base64 or float.")
+      ->DefaultText("/v1/embeddings");
+  group
+      .Add("--encoding-format", sweep.load.base64, "FORMAT",
+           "Format of /v1/embeddings: base64 or float.")
       ->Transform(NameOf(kFormats))
-      ->DefaultText("base64")
-      ->TypeName("FORMAT")
-      ->Group(group);
-  app->AddOption("--priority", sweep.load.priority, "interactive or bulk; none = left out.")
-      ->Check(OneOf({"interactive", "bulk"}))
-      ->TypeName("CLASS")
-      ->Group(group);
-  app->AddOption("--timeout-ms", sweep.load.timeout_ms,
-                 "Time the server is given for a request; 0 = not said.")
-      ->Check(InRange(int64_t{0}, int64_t{86'400'000}))
-      ->TypeName("MS")
-      ->Group(group);
+      ->DefaultText("base64");
+  group.Add("--priority", sweep.load.priority, "CLASS", OneOf({"interactive", "bulk"}),
+            "interactive or bulk; none = left out.");
+  group.Add("--timeout-ms", sweep.load.timeout_ms, "MS", InRange(int64_t{0}, int64_t{86'400'000}),
+            "Time the server is given for a request; 0 = not said.");
 }
 
 void AddRunFlags(FlagSet* app, HttpFlags* flags) {
   HttpSweepOptions& sweep = flags->sweep;
-  const std::string texts = "Texts";
-  app->AddOption("--texts", sweep.text_file, "File with a text a line; none = texts are made up.")
-      ->TypeName("FILE")
-      ->Group(texts);
-  app->AddOption("--lengths", flags->lengths,
-                 "Words of made texts: fixed:N, uniform:MIN,MAX or "
-                 "lognormal:MEAN,SIGMA,MIN,MAX (SIGMA of the logarithm).")
-      ->TypeName("SPEC")
-      ->Group(texts);
-  app->AddOption("--seed", sweep.load.seed, "Seed of texts and arrivals.")
-      ->TypeName("N")
-      ->Group(texts);
+  const FlagGroup texts(app, "Texts");
+  texts.Add("--texts", sweep.text_file, "FILE",
+            "File with a text a line; none = texts are made up.");
+  texts.Add("--lengths", flags->lengths, "SPEC",
+            "Words of made texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX (SIGMA "
+            "of the logarithm).");
+  texts.Add("--seed", sweep.load.seed, "N", "Seed of texts and arrivals.");
 
-  const std::string run = "Run";
-  app->AddOption("--duration", sweep.window.duration_s, "Seconds measured, for each row.")
-      ->Check(InRange(0.01, 86'400.0))
-      ->TypeName("S")
-      ->Group(run);
-  app->AddOption("--warmup", sweep.window.warmup_s, "Seconds of load before that.")
-      ->Check(InRange(0.0, 86'400.0))
-      ->TypeName("S")
-      ->Group(run);
-  app->AddOption("--requests", sweep.window.requests_max,
-                 "End a row after this many requests, warm-up included; 0 = by time alone.")
-      ->TypeName("N")
-      ->Group(run);
+  const FlagGroup run(app, "Run");
+  run.Add("--duration", sweep.window.duration_s, "S", InRange(0.01, 86'400.0),
+          "Seconds measured, for each row.");
+  run.Add("--warmup", sweep.window.warmup_s, "S", InRange(0.0, 86'400.0),
+          "Seconds of load before that.");
+  run.Add("--requests", sweep.window.requests_max, "N",
+          "End a row after this many requests, warm-up included; 0 = by time alone.");
 
-  const std::string output = "Output";
-  app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE")
-      ->Group(output);
-  app->AddOption("--plot", sweep.plot_file, "SVG file: latency against throughput.")
-      ->TypeName("FILE")
-      ->Group(output);
-  app->AddSwitch("--allow-errors", sweep.allow_errors,
-                 "Exit with 0 though requests were lost or refused, as in a test of overload.")
-      ->Group(output);
+  const FlagGroup output(app, "Output");
+  output.Add("--json", flags->json_file, "FILE", "File for the records, a JSON object a line.");
+  output.Add("--plot", sweep.plot_file, "FILE", "SVG file: latency against throughput.");
+  output.Switch("--allow-errors", sweep.allow_errors,
+                "Exit with 0 though requests were lost or refused, as in a test of overload.");
 }
 
 // "" if the address has no such part.

@@ -25,39 +25,29 @@ struct KernelFlags {
 };
 
 void AddKernelFlags(FlagSet* app, KernelFlags* flags) {
-  app->AddOption("--shape", flags->options.models,
-                 "Model whose shapes are taken: " + KnownShapes() + ". May be given again.")
-      ->Transform(OneOfAnyCase(KernelShareModels()))
-      ->TypeName("NAME")
-      ->AllowExtraArgs(false);
-  app->AddOption("--dtype", flags->dtypes,
-                 "f32, bf16 or int8; all if not given. May be given again.")
-      ->Transform(OneOfAnyCase({"f32", "bf16", "int8"}))
-      ->TypeName("TYPE")
-      ->AllowExtraArgs(false);
-  app->AddOption("--tokens", flags->options.tokens, "Tokens worked on at once. May be given again.")
-      ->Check(InRange(1, 16384))
-      ->TypeName("N")
-      ->AllowExtraArgs(false);
-  app->AddOption("-m,--model", flags->whole.folder,
-                 "Folder, or owner/name[@revision] on the Hugging Face hub: run it flags->whole.")
-      ->TypeName("REF");
-  app->AddOption("--name", flags->whole.name, "What records call the model.")->TypeName("NAME");
-  app->AddOption("--sequences", flags->whole.sequences, "Sequences the model is given at once.")
-      ->Check(InRange(1, 4096))
-      ->TypeName("N");
-  app->AddOption("--length", flags->whole.length, "Tokens of each.")
-      ->Check(InRange(1, 8192))
-      ->TypeName("N");
-  app->AddOption("-t,--threads", flags->options.threads, "Threads; 0 = one a processor.")
-      ->Check(InRange(0, 256))
-      ->TypeName("N");
-  app->AddOption("--rounds", flags->options.rounds, "Rounds; the best of each kernel counts.")
-      ->Check(InRange(1, 10'000))
-      ->TypeName("N");
-  app->AddSwitch("--onednn,!--no-onednn", flags->onednn, "oneDNN beside ours, or not. [on]");
-  app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE");
+  const FlagGroup group(app);
+  group
+      .AddRepeated("--shape", flags->options.models, "NAME",
+                   "Model whose shapes are taken: " + KnownShapes() + ". May be given again.")
+      ->Transform(OneOfAnyCase(KernelShareModels()));
+  group
+      .AddRepeated("--dtype", flags->dtypes, "TYPE",
+                   "f32, bf16 or int8; all if not given. May be given again.")
+      ->Transform(OneOfAnyCase({"f32", "bf16", "int8"}));
+  group.AddRepeated("--tokens", flags->options.tokens, "N", InRange(1, 16384),
+                    "Tokens worked on at once. May be given again.");
+  group.Add("-m,--model", flags->whole.folder, "REF",
+            "Folder, or owner/name[@revision] on the Hugging Face hub: run it whole.");
+  group.Add("--name", flags->whole.name, "NAME", "What records call the model.");
+  group.Add("--sequences", flags->whole.sequences, "N", InRange(1, 4096),
+            "Sequences the model is given at once.");
+  group.Add("--length", flags->whole.length, "N", InRange(1, 8192), "Tokens of each.");
+  group.Add("-t,--threads", flags->options.threads, "N", InRange(0, 256),
+            "Threads; 0 = one a processor.");
+  group.Add("--rounds", flags->options.rounds, "N", InRange(1, 10'000),
+            "Rounds; the best of each kernel counts.");
+  group.Switch("--onednn,!--no-onednn", flags->onednn, "oneDNN beside ours, or not. [on]");
+  group.Add("--json", flags->json_file, "FILE", "File for the records, a JSON object a line.");
 }
 
 Status Measure(KernelFlags* flags, BenchRecords* records) {

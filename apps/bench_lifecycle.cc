@@ -16,38 +16,21 @@ int RunBenchLifecycle(const std::vector<std::string>& args) {
       "--cycles 1000\n");
   LifecycleOptions options;
   std::string json_file;
-  FlagSet& app = line.flags();
-  app.AddOption("-m,--model", options.embedder, "Model of embeddings.")
-      ->TypeName("REF")
-      ->DefaultText(kDefaultModel)
-      ->Group("Model");
-  app.AddOption("--reranker", options.reranker, "Model that reranks; none = left out.")
-      ->TypeName("REF")
-      ->Group("Model");
-  app.AddOption("--generator", options.generator, "Model that generates text; none = left out.")
-      ->TypeName("REF")
-      ->Group("Model");
-  const std::string group = "Benchmark";
-  app.AddOption("--rounds", options.rounds, "Rounds of each time; the median counts.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--cycles", options.cycles, "Unloads and loads under traffic, over all models.")
-      ->Check(InRange(0, 1'000'000))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--callers", options.callers, "Callers of one absent model at once.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--server-flag", options.server_flags,
-                "Flag for the servers, as --server-flag=--threads=1. May be given again.")
-      ->TypeName("FLAG")
-      ->AllowExtraArgs(false)
-      ->Group(group);
-  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE")
-      ->Group(group);
+  const FlagGroup model(&line.flags(), "Model");
+  model.Add("-m,--model", options.embedder, "REF", "Model of embeddings.")
+      ->DefaultText(kDefaultModel);
+  model.Add("--reranker", options.reranker, "REF", "Model that reranks; none = left out.");
+  model.Add("--generator", options.generator, "REF", "Model that generates text; none = left out.");
+  const FlagGroup group(&line.flags(), "Benchmark");
+  group.Add("--rounds", options.rounds, "N", InRange(1, 1000),
+            "Rounds of each time; the median counts.");
+  group.Add("--cycles", options.cycles, "N", InRange(0, 1'000'000),
+            "Unloads and loads under traffic, over all models.");
+  group.Add("--callers", options.callers, "N", InRange(1, 1000),
+            "Callers of one absent model at once.");
+  group.AddRepeated("--server-flag", options.server_flags, "FLAG",
+                    "Flag for the servers, as --server-flag=--threads=1. May be given again.");
+  group.Add("--json", json_file, "FILE", "File for the records, a JSON object a line.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (options.embedder.empty()) options.embedder = FindDefaultModel().reference;
   BenchRecords records;

@@ -21,41 +21,25 @@ struct PolicyFlags {
 
 void AddFlags(FlagSet* app, PolicyFlags* flags) {
   PolicyBenchOptions& options = flags->options;
-  const std::string model = "Cost of a batch";
-  app->AddOption("-m,--model", flags->model,
-                 "Measure it on this model; else that of all-MiniLM-L6-v2 is used.")
-      ->TypeName("REF")
-      ->Group(model);
-  app->AddOption("-t,--threads", flags->threads, "Threads that compute; 0 = one a processor.")
-      ->Check(InRange(0, 256))
-      ->TypeName("N")
-      ->Group(model);
-  const std::string arrivals = "Arrivals";
-  app->AddOption("--loads", options.loads, "Parts of the rate the model can do.")
-      ->Check(InRange(0.01, 2.0))
-      ->Delimiter(',')
-      ->TypeName("X,...")
-      ->Group(arrivals);
-  app->AddOption("--simulated-s", options.simulated_s, "Seconds of arrivals, simulated, a cell.")
-      ->Check(InRange(0.1, 86'400.0))
-      ->TypeName("S")
-      ->Group(arrivals);
-  app->AddOption("--length-median", options.length_median, "Tokens of a row, log-normal.")
-      ->Check(InRange(1.0, 8192.0))
-      ->TypeName("TOKENS")
-      ->Group(arrivals);
-  app->AddOption("--length-sigma", options.length_sigma, "Its sigma.")
-      ->Check(InRange(0.0, 3.0))
-      ->TypeName("X")
-      ->Group(arrivals);
-  app->AddOption("--length-max", options.length_max, "Longest row.")
-      ->Check(InRange(4, 1 << 17))
-      ->TypeName("TOKENS")
-      ->Group(arrivals);
-  app->AddOption("--seed", options.seed, "Seed of the arrivals.")->TypeName("N")->Group(arrivals);
-  app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE")
-      ->Group("Output");
+  const FlagGroup model(app, "Cost of a batch");
+  model.Add("-m,--model", flags->model, "REF",
+            "Measure it on this model; else that of all-MiniLM-L6-v2 is used.");
+  model.Add("-t,--threads", flags->threads, "N", InRange(0, 256),
+            "Threads that compute; 0 = one a processor.");
+  const FlagGroup arrivals(app, "Arrivals");
+  arrivals
+      .Add("--loads", options.loads, "X,...", InRange(0.01, 2.0),
+           "Parts of the rate the model can do.")
+      ->Delimiter(',');
+  arrivals.Add("--simulated-s", options.simulated_s, "S", InRange(0.1, 86'400.0),
+               "Seconds of arrivals, simulated, a cell.");
+  arrivals.Add("--length-median", options.length_median, "TOKENS", InRange(1.0, 8192.0),
+               "Tokens of a row, log-normal.");
+  arrivals.Add("--length-sigma", options.length_sigma, "X", InRange(0.0, 3.0), "Its sigma.");
+  arrivals.Add("--length-max", options.length_max, "TOKENS", InRange(4, 1 << 17), "Longest row.");
+  arrivals.Add("--seed", options.seed, "N", "Seed of the arrivals.");
+  FlagGroup(app, "Output")
+      .Add("--json", flags->json_file, "FILE", "File for the records, a JSON object a line.");
 }
 
 }  // namespace

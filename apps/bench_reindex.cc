@@ -17,43 +17,27 @@ struct ReindexFlags {
 
 void AddFlags(FlagSet* app, ReindexFlags* flags) {
   ReindexOptions& options = flags->options;
-  const std::string group = "Kernels, embed and server";
-  app->AddOption("-m,--model", flags->model, "Folder, or owner/name on the Hugging Face hub.")
-      ->TypeName("REF")
-      ->Required()
-      ->Group(group);
-  app->AddOption("-t,--threads", options.threads,
-                 "Threads that compute, of each; 0 = one a processor.")
-      ->Check(InRange(0, 256))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddOption("--max-batch-tokens", options.batch_tokens, "Tokens of one batch, of each.")
-      ->Check(InRange(1, 1 << 20))
-      ->TypeName("TOKENS")
-      ->Group(group);
-  app->AddOption("--rounds", options.rounds, "Rounds: kernel loop, embed, embed --url.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("N")
-      ->Group(group);
+  const FlagGroup group(app, "Kernels, embed and server");
+  group.Add("-m,--model", flags->model, "REF", "Folder, or owner/name on the Hugging Face hub.")
+      ->Required();
+  group.Add("-t,--threads", options.threads, "N", InRange(0, 256),
+            "Threads that compute, of each; 0 = one a processor.");
+  group.Add("--max-batch-tokens", options.batch_tokens, "TOKENS", InRange(1, 1 << 20),
+            "Tokens of one batch, of each.");
+  group.Add("--rounds", options.rounds, "N", InRange(1, 1000),
+            "Rounds: kernel loop, embed, embed --url.");
 
-  const std::string texts = "Texts";
-  app->AddOption("--texts", options.text_file, "File with a text a line; none = texts are made up.")
-      ->TypeName("FILE")
-      ->Group(texts);
-  app->AddOption("--rows", options.texts,
-                 "Texts of a round; the file's over again if it has fewer.")
-      ->Check(InRange(2, 100'000'000))
-      ->TypeName("N")
-      ->Group(texts);
-  app->AddOption("--lengths", flags->lengths,
-                 "Words of made texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
-      ->TypeName("SPEC")
-      ->Group(texts);
-  app->AddOption("--seed", options.seed, "Seed of made texts.")->TypeName("N")->Group(texts);
+  const FlagGroup texts(app, "Texts");
+  texts.Add("--texts", options.text_file, "FILE",
+            "File with a text a line; none = texts are made up.");
+  texts.Add("--rows", options.texts, "N", InRange(2, 100'000'000),
+            "Texts of a round; the file's over again if it has fewer.");
+  texts.Add("--lengths", flags->lengths, "SPEC",
+            "Words of made texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.");
+  texts.Add("--seed", options.seed, "N", "Seed of made texts.");
 
-  app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE")
-      ->Group("Output");
+  FlagGroup(app, "Output")
+      .Add("--json", flags->json_file, "FILE", "File for the records, a JSON object a line.");
 }
 
 }  // namespace

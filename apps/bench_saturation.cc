@@ -17,77 +17,44 @@ struct SaturationFlags {
 
 void AddServerFlags(FlagSet* app, SaturationFlags* flags) {
   SaturationOptions& options = flags->options;
-  const std::string server = "Server and kernels";
-  app->AddOption("-m,--model", flags->model, "Folder, or owner/name on the Hugging Face hub.")
-      ->TypeName("REF")
-      ->Required()
-      ->Group(server);
-  app->AddOption("-t,--threads", options.threads,
-                 "Threads that compute, of each; 0 = one a processor.")
-      ->Check(InRange(0, 256))
-      ->TypeName("N")
-      ->Group(server);
-  app->AddOption("--max-batch-tokens", options.batch_tokens, "Tokens of one batch, of each.")
-      ->Check(InRange(1, 1 << 20))
-      ->TypeName("TOKENS")
-      ->Group(server);
-  app->AddOption("--server-flag", options.server_flags,
-                 "Flag for the server, as --server-flag=--io-threads=1. May be given again.")
-      ->TypeName("FLAG")
-      ->AllowExtraArgs(false)
-      ->Group(server);
+  const FlagGroup server(app, "Server and kernels");
+  server.Add("-m,--model", flags->model, "REF", "Folder, or owner/name on the Hugging Face hub.")
+      ->Required();
+  server.Add("-t,--threads", options.threads, "N", InRange(0, 256),
+             "Threads that compute, of each; 0 = one a processor.");
+  server.Add("--max-batch-tokens", options.batch_tokens, "TOKENS", InRange(1, 1 << 20),
+             "Tokens of one batch, of each.");
+  server.AddRepeated("--server-flag", options.server_flags, "FLAG",
+                     "Flag for the server, as --server-flag=--io-threads=1. May be given again.");
 }
 
 void AddLoadFlags(FlagSet* app, SaturationFlags* flags) {
   SaturationOptions& options = flags->options;
-  const std::string load = "Load";
-  app->AddOption("--lengths", flags->lengths,
-                 "Words of texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
-      ->TypeName("SPEC")
-      ->Group(load);
-  app->AddOption("--seed", options.seed, "Seed of the texts.")->TypeName("N")->Group(load);
-  app->AddOption("--concurrency", options.concurrency, "Clients that load the server.")
-      ->Check(InRange(1, 10'000))
-      ->TypeName("N")
-      ->Group(load);
-  app->AddOption("--batch", options.batch, "Texts of one request.")
-      ->Check(InRange(1, 100'000))
-      ->TypeName("N")
-      ->Group(load);
-  app->AddOption("--rounds", options.rounds, "Rounds: server, kernel loop, in turn.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("N")
-      ->Group(load);
-  app->AddOption("--round-s", options.round_s, "Seconds of each of them.")
-      ->Check(InRange(0.1, 3600.0))
-      ->TypeName("S")
-      ->Group(load);
-  app->AddSwitch("--float,!--no-float", options.with_float,
-                 "Also with answers as JSON numbers instead of base64. [on]")
-      ->Group(load);
+  const FlagGroup load(app, "Load");
+  load.Add("--lengths", flags->lengths, "SPEC",
+           "Words of texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.");
+  load.Add("--seed", options.seed, "N", "Seed of the texts.");
+  load.Add("--concurrency", options.concurrency, "N", InRange(1, 10'000),
+           "Clients that load the server.");
+  load.Add("--batch", options.batch, "N", InRange(1, 100'000), "Texts of one request.");
+  load.Add("--rounds", options.rounds, "N", InRange(1, 1000),
+           "Rounds: server, kernel loop, in turn.");
+  load.Add("--round-s", options.round_s, "S", InRange(0.1, 3600.0), "Seconds of each of them.");
+  load.Switch("--float,!--no-float", options.with_float,
+              "Also with answers as JSON numbers instead of base64. [on]");
 
-  const std::string interactive = "Interactive requests under bulk load";
-  app->AddOption("--interactive-s", options.interactive_s,
-                 "Seconds alone and again under load; 0 = leave it out.")
-      ->Check(InRange(0.0, 3600.0))
-      ->TypeName("S")
-      ->Group(interactive);
-  app->AddOption("--interactive-rate", options.interactive_rate, "Requests of one text, a second.")
-      ->Check(InRange(0.1, 1e6))
-      ->TypeName("R")
-      ->Group(interactive);
-  app->AddOption("--bulk-concurrency", options.bulk_concurrency, "Clients of the bulk load.")
-      ->Check(InRange(1, 10'000))
-      ->TypeName("N")
-      ->Group(interactive);
-  app->AddOption("--bulk-batch", options.bulk_batch, "Texts of one bulk request.")
-      ->Check(InRange(1, 100'000))
-      ->TypeName("N")
-      ->Group(interactive);
+  const FlagGroup interactive(app, "Interactive requests under bulk load");
+  interactive.Add("--interactive-s", options.interactive_s, "S", InRange(0.0, 3600.0),
+                  "Seconds alone and again under load; 0 = leave it out.");
+  interactive.Add("--interactive-rate", options.interactive_rate, "R", InRange(0.1, 1e6),
+                  "Requests of one text, a second.");
+  interactive.Add("--bulk-concurrency", options.bulk_concurrency, "N", InRange(1, 10'000),
+                  "Clients of the bulk load.");
+  interactive.Add("--bulk-batch", options.bulk_batch, "N", InRange(1, 100'000),
+                  "Texts of one bulk request.");
 
-  app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE")
-      ->Group("Output");
+  FlagGroup(app, "Output")
+      .Add("--json", flags->json_file, "FILE", "File for the records, a JSON object a line.");
 }
 
 }  // namespace

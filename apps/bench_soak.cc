@@ -7,81 +7,46 @@ namespace penstock {
 namespace {
 
 void AddLoadFlags(FlagSet* app, SoakOptions* options, std::string* lengths) {
-  const std::string load = "Load";
-  app->AddOption("-m,--model", options->model, "Folder, or owner/name on the Hugging Face hub.")
-      ->TypeName("REF")
-      ->Required()
-      ->Group(load);
-  app->AddOption("--server-flag", options->server_flags,
-                 "Flag for the server, as --server-flag=--threads=1. May be given again.")
-      ->TypeName("FLAG")
-      ->AllowExtraArgs(false)
-      ->Group(load);
-  app->AddOption("--duration", options->duration_s, "Seconds of overload.")
-      ->Check(InRange(0.1, 1e6))
-      ->TypeName("S")
-      ->Group(load);
-  app->AddOption("--overload", options->overload, "Times the capacity, which is measured first.")
-      ->Check(InRange(0.1, 1000.0))
-      ->TypeName("X")
-      ->Group(load);
-  app->AddOption("--capacity-s", options->capacity_s, "Seconds that takes.")
-      ->Check(InRange(0.1, 3600.0))
-      ->TypeName("S")
-      ->Group(load);
-  app->AddOption("--bulk-batch", options->bulk_batch, "Texts of a bulk request.")
-      ->Check(InRange(1, 2048))
-      ->TypeName("N")
-      ->Group(load);
-  app->AddOption("--interactive-share", options->interactive_share,
-                 "Share of the texts that come alone, as interactive requests.")
-      ->Check(InRange(0.001, 0.999))
-      ->TypeName("SHARE")
-      ->Group(load);
-  app->AddOption("--lengths", *lengths,
-                 "Words of texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
-      ->TypeName("SPEC")
-      ->Group(load);
-  app->AddOption("--timeout-ms", options->timeout_ms,
-                 "Deadline of half the requests; with --chat 5000.")
-      ->Check(InRange(int64_t{1}, int64_t{86'400'000}))
-      ->TypeName("MS")
-      ->Group(load);
-  app->AddOption("--leave-share", options->leave_share, "Share of the clients that leave.")
-      ->Check(InRange(0.0, 1.0))
-      ->TypeName("SHARE")
-      ->Group(load);
-  app->AddOption("--leave-ms-max", options->leave_ms_max,
-                 "... at a random moment within this time.")
-      ->Check(InRange(0.0, 1e6))
-      ->TypeName("MS")
-      ->Group(load);
-  app->AddOption("--seed", options->seed, "Seed of texts, arrivals and departures.")
-      ->TypeName("N")
-      ->Group(load);
+  const FlagGroup load(app, "Load");
+  load.Add("-m,--model", options->model, "REF", "Folder, or owner/name on the Hugging Face hub.")
+      ->Required();
+  load.AddRepeated("--server-flag", options->server_flags, "FLAG",
+                   "Flag for the server, as --server-flag=--threads=1. May be given again.");
+  load.Add("--duration", options->duration_s, "S", InRange(0.1, 1e6), "Seconds of overload.");
+  load.Add("--overload", options->overload, "X", InRange(0.1, 1000.0),
+           "Times the capacity, which is measured first.");
+  load.Add("--capacity-s", options->capacity_s, "S", InRange(0.1, 3600.0), "Seconds that takes.");
+  load.Add("--bulk-batch", options->bulk_batch, "N", InRange(1, 2048), "Texts of a bulk request.");
+  load.Add("--interactive-share", options->interactive_share, "SHARE", InRange(0.001, 0.999),
+           "Share of the texts that come alone, as interactive requests.");
+  load.Add("--lengths", *lengths, "SPEC",
+           "Words of texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.");
+  load.Add("--timeout-ms", options->timeout_ms, "MS", InRange(int64_t{1}, int64_t{86'400'000}),
+           "Deadline of half the requests; with --chat 5000.");
+  load.Add("--leave-share", options->leave_share, "SHARE", InRange(0.0, 1.0),
+           "Share of the clients that leave.");
+  load.Add("--leave-ms-max", options->leave_ms_max, "MS", InRange(0.0, 1e6),
+           "... at a random moment within this time.");
+  load.Add("--seed", options->seed, "N", "Seed of texts, arrivals and departures.");
 }
 
 void AddHostileFlags(FlagSet* app, SoakOptions* options) {
-  const std::string hostile = "Hostile clients";
+  const FlagGroup hostile(app, "Hostile clients");
   auto* const with_hostile =
-      app->AddSwitch(
-             "--hostile", options->hostile,
-             "The same overload a second time, beside clients that send huge, broken "
-             "or unfinished requests, a quarter of all. Each time takes --duration. Interactive "
-             "work alone is 0.4 of the server's capacity for it.")
-          ->Excludes(app->Get("--interactive-share"))
-          ->Group(hostile);
-  app->AddOption("--hostile-rate", options->hostile_rate,
-                 "Their requests a second; of 40, 4 are bodies of megabytes, 1 is heavy work.")
-      ->Check(InRange(0.1, 10'000.0))
-      ->Needs(with_hostile)
-      ->TypeName("R")
-      ->Group(hostile);
-  app->AddOption("--hostile-only", options->hostile_only,
-                 "Only the kinds of requests whose name contains this.")
-      ->Needs(with_hostile)
-      ->TypeName("TEXT")
-      ->Group(hostile);
+      hostile
+          .Switch("--hostile", options->hostile,
+                  "The same overload a second time, beside clients that send huge, broken or "
+                  "unfinished requests, a quarter of all. Each time takes --duration. Interactive "
+                  "work alone is 0.4 of the server's capacity for it.")
+          ->Excludes(app->Get("--interactive-share"));
+  hostile
+      .Add("--hostile-rate", options->hostile_rate, "R", InRange(0.1, 10'000.0),
+           "Their requests a second; of 40, 4 are bodies of megabytes, 1 is heavy work.")
+      ->Needs(with_hostile);
+  hostile
+      .Add("--hostile-only", options->hostile_only, "TEXT",
+           "Only the kinds of requests whose name contains this.")
+      ->Needs(with_hostile);
 }
 
 struct ChatTokens {
@@ -90,35 +55,25 @@ struct ChatTokens {
 };
 
 void AddChatFlags(FlagSet* app, SoakOptions* options, ChatTokens* tokens) {
-  const std::string group = "Text generation";
-  auto* const chat =
-      app->AddSwitch("--chat", options->chat,
-                     "Streams of text from a model that generates it. --overload is of the rate at "
-                     "which 16 clients get theirs.")
-          ->Group(group);
+  const FlagGroup group(app, "Text generation");
+  auto* const chat = group.Switch("--chat", options->chat,
+                                  "Streams of text from a model that generates it. --overload is "
+                                  "of the rate at which 16 clients get theirs.");
   for (const char* other : {"--hostile", "--bulk-batch", "--interactive-share", "--lengths"}) {
     chat->Excludes(app->Get(other));
   }
-  app->AddOption("--prompt-tokens", tokens->prompt, "Tokens of a prompt: N or MIN-MAX.")
-      ->Needs(chat)
-      ->TypeName("N[-MAX]")
-      ->Group(group);
-  app->AddOption("--output-tokens", tokens->output, "Tokens of a text: N or MIN-MAX.")
-      ->Needs(chat)
-      ->TypeName("N[-MAX]")
-      ->Group(group);
-  app->AddOption("--slow-share", options->slow_share,
-                 "Share of the clients that read slowly, from a small window, events of "
-                 "kilobytes.")
-      ->Check(InRange(0.0, 1.0))
-      ->Needs(chat)
-      ->TypeName("SHARE")
-      ->Group(group);
-  app->AddOption("--warmup", options->warmup_s, "Seconds of overload before memory is judged.")
-      ->Check(InRange(0.1, 1e6))
-      ->Needs(chat)
-      ->TypeName("S")
-      ->Group(group);
+  group.Add("--prompt-tokens", tokens->prompt, "N[-MAX]", "Tokens of a prompt: N or MIN-MAX.")
+      ->Needs(chat);
+  group.Add("--output-tokens", tokens->output, "N[-MAX]", "Tokens of a text: N or MIN-MAX.")
+      ->Needs(chat);
+  group
+      .Add("--slow-share", options->slow_share, "SHARE", InRange(0.0, 1.0),
+           "Share of the clients that read slowly, from a small window, events of kilobytes.")
+      ->Needs(chat);
+  group
+      .Add("--warmup", options->warmup_s, "S", InRange(0.1, 1e6),
+           "Seconds of overload before memory is judged.")
+      ->Needs(chat);
 }
 
 // What differs from the defaults of embeddings.
@@ -137,44 +92,29 @@ Status ReadChatFlags(const FlagSet& app, const ChatTokens& tokens, SoakOptions* 
 }
 
 void AddLimitFlags(FlagSet* app, SoakOptions* options) {
-  const std::string limits = "Limits";
-  app->AddOption("--livez-ms-max", options->livez_ms_max,
-                 "Slowest answer of /livez; not judged where other programs are busy.")
-      ->TypeName("MS")
-      ->Group(limits);
-  app->AddOption("--memory-growth-mb-max", options->memory_growth_mb_max,
-                 "Resident memory over that after the capacity was measured; 64, or 592 with "
-                 "--hostile: 512 of requests in flight and 16 of the token cache more.")
-      ->DefaultText("")
-      ->TypeName("MB")
-      ->Group(limits);
-  app->AddOption("--deadline-over-ms-max", options->deadline_over_ms_max,
-                 "Latest answer after its deadline.")
-      ->TypeName("MS")
-      ->Group(limits);
-  app->AddOption("--livez-p999-ms-max", options->livez_p999_ms_max,
-                 "With --hostile: p99.9 of /livez; with --chat too, 10 there; not judged where "
-                 "other programs are busy.")
-      ->TypeName("MS")
-      ->Group(limits);
-  app->AddOption("--p99-ratio-max", options->p99_ratio_max,
-                 "With --hostile: p99 of interactive requests beside hostile clients, over that "
-                 "without; not judged where other programs are busy.")
-      ->TypeName("X")
-      ->Group(limits);
-  app->AddOption("--interactive-refused-max", options->interactive_refused_max,
-                 "With --hostile: interactive requests answered 429 or 503.")
-      ->TypeName("N")
-      ->Group(limits);
-  app->AddOption("--hostile-wrong-max", options->hostile_wrong_max,
-                 "With --hostile: malformed requests that were served, right ones that were not.")
-      ->TypeName("N")
-      ->Group(limits);
-  app->AddOption("--hostile-not-sent-max", options->hostile_not_sent_max,
-                 "With --hostile: share of the hostile requests not sent because the server held "
-                 "all their clients.")
-      ->TypeName("SHARE")
-      ->Group(limits);
+  const FlagGroup limits(app, "Limits");
+  limits.Add("--livez-ms-max", options->livez_ms_max, "MS",
+             "Slowest answer of /livez; not judged where other programs are busy.");
+  limits
+      .Add("--memory-growth-mb-max", options->memory_growth_mb_max, "MB",
+           "Resident memory over that after the capacity was measured; 64, or 592 with --hostile: "
+           "512 of requests in flight and 16 of the token cache more.")
+      ->DefaultText("");
+  limits.Add("--deadline-over-ms-max", options->deadline_over_ms_max, "MS",
+             "Latest answer after its deadline.");
+  limits.Add("--livez-p999-ms-max", options->livez_p999_ms_max, "MS",
+             "With --hostile: p99.9 of /livez; with --chat too, 10 there; not judged where other "
+             "programs are busy.");
+  limits.Add("--p99-ratio-max", options->p99_ratio_max, "X",
+             "With --hostile: p99 of interactive requests beside hostile clients, over that "
+             "without; not judged where other programs are busy.");
+  limits.Add("--interactive-refused-max", options->interactive_refused_max, "N",
+             "With --hostile: interactive requests answered 429 or 503.");
+  limits.Add("--hostile-wrong-max", options->hostile_wrong_max, "N",
+             "With --hostile: malformed requests that were served, right ones that were not.");
+  limits.Add("--hostile-not-sent-max", options->hostile_not_sent_max, "SHARE",
+             "With --hostile: share of the hostile requests not sent because the server held all "
+             "their clients.");
 }
 
 }  // namespace
@@ -197,10 +137,8 @@ int RunBenchSoak(const std::vector<std::string>& args) {
   ChatTokens tokens;
   AddChatFlags(&line.flags(), &options, &tokens);
   AddLimitFlags(&line.flags(), &options);
-  line.flags()
-      .AddOption("--json", json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE")
-      ->Group("Output");
+  FlagGroup(&line.flags(), "Output")
+      .Add("--json", json_file, "FILE", "File for the records, a JSON object a line.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   auto spec = LengthSpec::Parse(lengths);
   if (!spec.ok()) return line.FailUsage("--lengths: " + spec.status().message());

@@ -17,50 +17,25 @@ struct Flags {
 };
 
 void AddFlags(FlagSet* app, Flags* flags) {
-  const std::string group = "Benchmark";
-  app->AddOption("--width", flags->speed.width, "FP32 elements of a row.")
-      ->Check(InRange(1, 65536))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddOption("--batch", flags->batch, "Rows of a batch at most.")
-      ->Check(InRange(1, 8191))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddOption("--callers", flags->speed.callers, "Threads that submit.")
-      ->Check(InRange(1, 64))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddOption("--window", flags->speed.window, "Requests of each that are under way.")
-      ->Check(InRange(1, 65536))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddOption("--seconds", flags->speed.seconds, "Seconds of a round.")
-      ->Check(InRange(0.1, 600.0))
-      ->TypeName("S")
-      ->Group(group);
-  app->AddOption("--rounds", flags->speed.rounds, "Rounds; the best counts.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddOption("--only", flags->only, "in-process or front-ends.")
-      ->Check(OneOf({"in-process", "front-ends"}))
-      ->TypeName("PART")
-      ->Group(group);
-  app->AddOption("--grpc-target", flags->target, "Measure this server instead, HOST:PORT.")
-      ->TypeName("TARGET")
-      ->Group(group);
-  app->AddOption("--grpc-model", flags->target_model,
-                 "Its model: FP32 INPUT0 [-1,width] to OUTPUT0.")
-      ->TypeName("NAME")
-      ->ShowDefault()
-      ->Group(group);
-  app->AddOption("--under-way", flags->front.window, "Requests under way over gRPC and HTTP.")
-      ->Check(InRange(1, 4096))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddOption("--json", flags->json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE")
-      ->Group("Output");
+  const FlagGroup group(app, "Benchmark");
+  group.Add("--width", flags->speed.width, "N", InRange(1, 65536), "FP32 elements of a row.");
+  group.Add("--batch", flags->batch, "N", InRange(1, 8191), "Rows of a batch at most.");
+  group.Add("--callers", flags->speed.callers, "N", InRange(1, 64), "Threads that submit.");
+  group.Add("--window", flags->speed.window, "N", InRange(1, 65536),
+            "Requests of each that are under way.");
+  group.Add("--seconds", flags->speed.seconds, "S", InRange(0.1, 600.0), "Seconds of a round.");
+  group.Add("--rounds", flags->speed.rounds, "N", InRange(1, 1000), "Rounds; the best counts.");
+  group.Add("--only", flags->only, "PART", OneOf({"in-process", "front-ends"}),
+            "in-process or front-ends.");
+  group.Add("--grpc-target", flags->target, "TARGET", "Measure this server instead, HOST:PORT.");
+  group
+      .Add("--grpc-model", flags->target_model, "NAME",
+           "Its model: FP32 INPUT0 [-1,width] to OUTPUT0.")
+      ->ShowDefault();
+  group.Add("--under-way", flags->front.window, "N", InRange(1, 4096),
+            "Requests under way over gRPC and HTTP.");
+  FlagGroup(app, "Output")
+      .Add("--json", flags->json_file, "FILE", "File for the records, a JSON object a line.");
 }
 
 }  // namespace

@@ -110,30 +110,19 @@ Expected<int> ChatAtServer(const ChatFlags& flags, const std::string& model) {
 }
 
 void AddChatFlags(CommandLine* line, ChatFlags* flags) {
-  const std::string group = "Conversation";
-  FlagSet& app = line->flags();
-  app.AddOption("-p,--prompt", flags->prompt,
-                "Say this, print the reply and leave; - reads it from standard input.")
-      ->TypeName("TEXT")
-      ->Group(group);
-  app.AddOption("-s,--system", flags->system, "Instructions for the model.")
-      ->TypeName("TEXT")
-      ->Group(group);
-  app.AddOption("--chat-template", flags->chat_template,
-                "One of the model's chat templates by its name, or a file with a Jinja template.")
-      ->TypeName("FILE|NAME")
-      ->Group(group);
-  app.AddOption("--chat-template-kwargs", flags->variables,
-                "Variables for the template, such as '{\"enable_thinking\": false}'.")
-      ->TypeName("JSON")
-      ->Group(group);
-  app.AddSwitch("--thinking,!--no-thinking", flags->thinking,
-                "Show the model's thinking, or not; never without a terminal. [on]")
-      ->Group(group);
-  app.AddSwitch("-v,--verbose", flags->verbose,
-                "After each reply a line with its tokens, their rate, the time to the first, and "
-                "how many tokens of the conversation were cached.")
-      ->Group(group);
+  const FlagGroup group(&line->flags(), "Conversation");
+  group.Add("-p,--prompt", flags->prompt, "TEXT",
+            "Say this, print the reply and leave; - reads it from standard input.");
+  group.Add("-s,--system", flags->system, "TEXT", "Instructions for the model.");
+  group.Add("--chat-template", flags->chat_template, "FILE|NAME",
+            "One of the model's chat templates by its name, or a file with a Jinja template.");
+  group.Add("--chat-template-kwargs", flags->variables, "JSON",
+            "Variables for the template, such as '{\"enable_thinking\": false}'.");
+  group.Switch("--thinking,!--no-thinking", flags->thinking,
+               "Show the model's thinking, or not; never without a terminal. [on]");
+  group.Switch("-v,--verbose", flags->verbose,
+               "After each reply a line with its tokens, their rate, the time to the first, and "
+               "how many tokens of the conversation were cached.");
 }
 
 void AddAllFlags(CommandLine* line, ChatFlags* flags) {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "commands.h"
 #include "common/json.h"
@@ -97,15 +96,10 @@ int RunClassify(const std::vector<std::string>& args) {
   AddModelFlags(&line, &flags.model, false, "warn");
   DropDefaultModel(&line);
   AddTextFlags(&line, &flags.text, "Texts: lines, JSON, CSV or TSV");
-  const std::string group = "Classification";
-  line.flags()
-      .AddOption("--top-k", flags.top_k, "Write the K best labels only; 0 = all.")
-      ->Check(InRange(0, 1 << 20))
-      ->TypeName("K")
-      ->Group(group);
-  line.flags()
-      .AddSwitch("--raw-scores", flags.raw_scores, "Logits, before softmax or sigmoid.")
-      ->Group(group);
+  const FlagGroup group(&line.flags(), "Classification");
+  group.Add("--top-k", flags.top_k, "K", InRange(0, 1 << 20),
+            "Write the K best labels only; 0 = all.");
+  group.Switch("--raw-scores", flags.raw_scores, "Logits, before softmax or sigmoid.");
   AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (flags.model.models.empty() && flags.server.url.empty()) {

@@ -6,7 +6,6 @@
 
 #include "command_group.h"
 #include "command_line.h"
-#include "help.h"
 
 namespace penstock {
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <map>
 
 #include "bench/random_decoder.h"
 #include "common/log.h"
@@ -46,85 +45,69 @@ std::string CheckMaxTokens(std::string& given) {
 }
 
 template <typename T>
-Flag* AddNumber(FlagSet* app, const char* name, std::optional<T>* value, const char* text, T least,
-                T most) {
-  return app->AddOption(name, *value, text)->Check(InRange(least, most))->TypeName("X");
+void AddNumber(const FlagGroup& group, const char* name, std::optional<T>* value, const char* text,
+               T least, T most) {
+  group.Add(name, *value, "X", InRange(least, most), text);
 }
 
 }  // namespace
 
-void AddCacheTypeFlag(FlagSet* app, const std::string& group, TextModelOptions* options) {
-  app->AddOptionFunction<std::string>(
-         "--cache-type",
-         [options](const std::string& name) { options->cache_type = *DTypeOfFlag(name); },
-         "Type of the cached keys and values: bf16, f16, f32 or int8 (penstock doctor says what "
-         "each costs).")
-      ->Check(OneOf({"bf16", "f16", "f32", "int8"}))
-      ->DefaultText("bf16")
-      ->TypeName("TYPE")
-      ->Group(group);
+void AddCacheTypeFlag(const FlagGroup& group, TextModelOptions* options) {
+  group
+      .AddFunction<std::string>(
+          "--cache-type",
+          [options](const std::string& name) { options->cache_type = *DTypeOfFlag(name); }, "TYPE",
+          OneOf({"bf16", "f16", "f32", "int8"}),
+          "Type of the cached keys and values: bf16, f16, f32 or int8 (penstock doctor says what "
+          "each costs).")
+      ->DefaultText("bf16");
 }
 
 void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
-  const std::string model = "Model";
   FlagSet& app = line->flags();
-  app.AddOption("-m,--model", flags->model,
-                "A .gguf file, a folder (safetensors, or one GGUF model), or "
-                "owner/name[:QUANT][@revision] on the Hugging Face hub (docs/MODELS.md).")
-      ->TypeName("REF")
-      ->Group(model);
+  const FlagGroup model(&app, "Model");
+  model.Add("-m,--model", flags->model, "REF",
+            "A .gguf file, a folder (safetensors, or one GGUF model), or "
+            "owner/name[:QUANT][@revision] on the Hugging Face hub (docs/MODELS.md).");
   AddAutoPull(&app, &flags->auto_pull);
-  app.AddOptionFunction<std::string>(
-         "--dtype", [flags](const std::string& name) { flags->options.dtype = DTypeOfFlag(name); },
-         "Type the linear layers compute in: f32, bf16 or int8; auto = int8 for quantised "
-         "weights, which stay as they are, else bf16 where the processor multiplies it natively, "
-         "else f32.")
-      ->Check(OneOf({"auto", "f32", "bf16", "int8"}))
-      ->DefaultText("auto")
-      ->TypeName("TYPE")
-      ->Group(model);
-  app.AddOption(kContextFlag, flags->options.context, kContextHelp)
-      ->Check(InRange(0, 1 << 27))
-      ->TypeName("TOKENS")
-      ->Group(model);
-  AddCacheTypeFlag(&app, model, &flags->options);
-  const std::string speed = "Speed";
-  app.AddOption("--device", flags->device, kDeviceHelp)
-      ->Check(FlagRule(
-          [](std::string& given) {
-            const auto device = ParseDevice(given);
-            return device.ok() ? "" : device.status().message();
-          },
-          ""))
-      ->DefaultText(Devices::kAuto)
-      ->TypeName("DEVICE")
-      ->Group(speed);
-  app.AddOption("-t,--threads", flags->threads,
-                "Threads that compute; 0 = one for each processor this process may use, quotas "
-                "counted.")
-      ->Check(InRange(0, 256))
-      ->TypeName("N")
-      ->Group(speed);
-  app.AddSwitch("--pin,!--no-pin", flags->pin,
-                "Pin these threads to processors, or not, where no others share these. [on]")
-      ->Group(speed);
-  app.AddOption("--log-level", flags->log_level, "debug, info, warn, error or off.")
-      ->Check(OneOf({"debug", "info", "warn", "error", "off"}))
-      ->TypeName("LEVEL")
-      ->Group("Log");
+  model
+      .AddFunction<std::string>(
+          "--dtype", [flags](const std::string& name) { flags->options.dtype = DTypeOfFlag(name); },
+          "TYPE", OneOf({"auto", "f32", "bf16", "int8"}),
+          "Type the linear layers compute in: f32, bf16 or int8; auto = int8 for quantised "
+          "weights, which stay as they are, else bf16 where the processor multiplies it natively, "
+          "else f32.")
+      ->DefaultText("auto");
+  model.Add(kContextFlag, flags->options.context, "TOKENS", InRange(0, 1 << 27), kContextHelp);
+  AddCacheTypeFlag(model, &flags->options);
+  const FlagGroup speed(&app, "Speed");
+  speed
+      .Add("--device", flags->device, "DEVICE",
+           FlagRule(
+               [](std::string& given) {
+                 const auto device = ParseDevice(given);
+                 return device.ok() ? "" : device.status().message();
+               },
+               ""),
+           kDeviceHelp)
+      ->DefaultText(Devices::kAuto);
+  speed.Add(
+      "-t,--threads", flags->threads, "N", InRange(0, 256),
+      "Threads that compute; 0 = one for each processor this process may use, quotas counted.");
+  speed.Switch("--pin,!--no-pin", flags->pin,
+               "Pin these threads to processors, or not, where no others share these. [on]");
+  FlagGroup(&app, "Log")
+      .Add("--log-level", flags->log_level, "LEVEL",
+           OneOf({"debug", "info", "warn", "error", "off"}), "debug, info, warn, error or off.");
 }
 
-void AddRandomModelFlags(FlagSet* app, const std::string& group, std::string* shape,
-                         std::string* mix, std::string* name) {
-  app->AddOption("--shape", *shape, "Without --model: random weights of this shape.")
-      ->Transform(OneOfAnyCase(DecoderShapes()))
-      ->TypeName("NAME")
-      ->Group(group);
-  app->AddOption("--type", *mix, "Number types of the random weights.")
-      ->Transform(OneOf(DecoderMixes()))
-      ->TypeName("TYPE")
-      ->Group(group);
-  app->AddOption("--name", *name, "What records call the model.")->TypeName("NAME")->Group(group);
+void AddRandomModelFlags(const FlagGroup& group, std::string* shape, std::string* mix,
+                         std::string* name) {
+  group.Add("--shape", *shape, "NAME", "Without --model: random weights of this shape.")
+      ->Transform(OneOfAnyCase(DecoderShapes()));
+  group.Add("--type", *mix, "TYPE", "Number types of the random weights.")
+      ->Transform(OneOf(DecoderMixes()));
+  group.Add("--name", *name, "NAME", "What records call the model.");
 }
 
 Expected<LoadedDecoder> LoadedDecoder::Load(const DecoderFlags& flags) {
@@ -164,90 +147,65 @@ SamplingOptions SamplingFlags::For(const GenerationDefaults& defaults) const {
 }
 
 // Those that the model may have defaults of.
-static void AddChoiceFlags(FlagSet* app, SamplingFlags* flags, const std::string& group) {
-  AddNumber(app, "--temperature,--temp", &flags->temperature,
+static void AddChoiceFlags(const FlagGroup& group, SamplingFlags* flags) {
+  AddNumber(group, "--temperature,--temp", &flags->temperature,
             "0: the most probable token; more: more variety. Default of this and the next three: "
             "as the model's makers recommend, else 0.8, 40, 0.95 and 0.05.",
-            0.0f, kTemperatureMax)
-      ->Group(group);
-  app->AddOption("--top-k", flags->top_k, "Draw from the K most probable tokens; 0 = from all.")
-      ->Check(InRange(-1, 1 << 24))
-      ->TypeName("K")
-      ->Group(group);
-  AddNumber(app, "--top-p", &flags->top_p,
-            "Draw from the fewest tokens that together are this probable.", 0.0f, 1.0f)
-      ->Group(group);
-  AddNumber(app, "--min-p", &flags->min_p,
+            0.0f, kTemperatureMax);
+  group.Add("--top-k", flags->top_k, "K", InRange(-1, 1 << 24),
+            "Draw from the K most probable tokens; 0 = from all.");
+  AddNumber(group, "--top-p", &flags->top_p,
+            "Draw from the fewest tokens that together are this probable.", 0.0f, 1.0f);
+  AddNumber(group, "--min-p", &flags->min_p,
             "Draw from tokens at least this times as probable as the most probable one.", 0.0f,
-            1.0f)
-      ->Group(group);
-  AddNumber(app, "--repetition-penalty,--repeat-penalty", &flags->repetition_penalty,
+            1.0f);
+  AddNumber(group, "--repetition-penalty,--repeat-penalty", &flags->repetition_penalty,
             "Logits of tokens that occurred are divided by it.", kRepetitionPenaltyMin,
-            kRepetitionPenaltyMax)
-      ->Group(group);
+            kRepetitionPenaltyMax);
 }
 
 void AddSamplingFlags(CommandLine* line, SamplingFlags* flags) {
-  const std::string group = "Choice of tokens";
-  FlagSet& app = line->flags();
+  const FlagGroup group(&line->flags(), "Choice of tokens");
   SamplingOptions& options = flags->options;
-  app.AddOption("-n,--max-tokens", options.max_tokens,
-                "Most tokens to generate; -1 = as many as the context holds (default: as the "
-                "model's makers recommend, else 4096).")
-      ->Check(FlagRule(CheckMaxTokens, ""))
-      ->TypeName("N")
-      ->Group(group);
-  AddChoiceFlags(&app, flags, group);
-  app.AddOption("--presence-penalty", options.presence_penalty,
-                "Taken off the logits of generated tokens.")
-      ->Check(InRange(-kPenaltyMax, kPenaltyMax))
-      ->TypeName("X")
-      ->Group(group);
-  app.AddOption("--frequency-penalty", options.frequency_penalty,
-                "The same as often as they were generated.")
-      ->Check(InRange(-kPenaltyMax, kPenaltyMax))
-      ->TypeName("X")
-      ->Group(group);
-  app.AddOptionFunction<std::vector<std::string>>(
-         "--logit-bias",
-         [&options](const std::vector<std::string>& given) {
-           options.logit_bias.resize(given.size());
-           for (size_t i = 0; i < given.size(); ++i) {
-             const std::string error = ReadBias(given[i], &options.logit_bias[i]);
-             if (!error.empty()) RefuseFlag("--logit-bias", error);
-           }
-         },
-         "Added to the logit of a token: ID=BIAS. May be given again.")
-      ->AllowExtraArgs(false)
-      ->TypeName("ID=BIAS")
-      ->Group(group);
-  app.AddOptionFunction<std::string>(
-         "--seed",
-         [&options](const std::string& given) {
-           uint64_t seed = 0;
-           const char* const end = given.data() + given.size();
-           const auto [ptr, error] = std::from_chars(given.data(), end, seed);
-           if (error != std::errc() || ptr != end) {
-             RefuseFlag("--seed", fmt::format("'{}' is not a whole number from 0 to {}", given,
-                                              std::numeric_limits<uint64_t>::max()));
-           }
-           options.seed = seed;
-         },
-         "The same seed gives the same text.")
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--stop", options.stop,
-                "Text that ends the generation, and is left out. May be given again.")
-      ->AllowExtraArgs(false)
-      ->TypeName("TEXT")
-      ->Group(group);
-  app.AddOption("--min-tokens", options.min_tokens,
-                "Neither an end token nor a stop text ends the first N tokens.")
-      ->Check(InRange(0, std::numeric_limits<int32_t>::max()))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddSwitch("--ignore-eos", options.ignore_eos, "Go on after the model's end token.")
-      ->Group(group);
+  group.Add("-n,--max-tokens", options.max_tokens, "N", FlagRule(CheckMaxTokens, ""),
+            "Most tokens to generate; -1 = as many as the context holds (default: as the model's "
+            "makers recommend, else 4096).");
+  AddChoiceFlags(group, flags);
+  group.Add("--presence-penalty", options.presence_penalty, "X", InRange(-kPenaltyMax, kPenaltyMax),
+            "Taken off the logits of generated tokens.");
+  group.Add("--frequency-penalty", options.frequency_penalty, "X",
+            InRange(-kPenaltyMax, kPenaltyMax), "The same as often as they were generated.");
+  group
+      .AddFunction<std::vector<std::string>>(
+          "--logit-bias",
+          [&options](const std::vector<std::string>& given) {
+            options.logit_bias.resize(given.size());
+            for (size_t i = 0; i < given.size(); ++i) {
+              const std::string error = ReadBias(given[i], &options.logit_bias[i]);
+              if (!error.empty()) RefuseFlag("--logit-bias", error);
+            }
+          },
+          "ID=BIAS", "Added to the logit of a token: ID=BIAS. May be given again.")
+      ->AllowExtraArgs(false);
+  group.AddFunction<std::string>(
+      "--seed",
+      [&options](const std::string& given) {
+        uint64_t seed = 0;
+        const char* const end = given.data() + given.size();
+        const auto [ptr, error] = std::from_chars(given.data(), end, seed);
+        if (error != std::errc() || ptr != end) {
+          RefuseFlag("--seed", fmt::format("'{}' is not a whole number from 0 to {}", given,
+                                           std::numeric_limits<uint64_t>::max()));
+        }
+        options.seed = seed;
+      },
+      "N", "The same seed gives the same text.");
+  group.AddRepeated("--stop", options.stop, "TEXT",
+                    "Text that ends the generation, and is left out. May be given again.");
+  group.Add("--min-tokens", options.min_tokens, "N",
+            InRange(0, std::numeric_limits<int32_t>::max()),
+            "Neither an end token nor a stop text ends the first N tokens.");
+  group.Switch("--ignore-eos", options.ignore_eos, "Go on after the model's end token.");
 }
 
 }  // namespace penstock

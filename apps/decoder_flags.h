@@ -28,12 +28,12 @@ struct DecoderFlags {
 inline constexpr char kContextFlag[] = "-c,--context,--ctx-size,--max-model-len";
 inline constexpr char kContextHelp[] =
     "Tokens of prompt and text together; 0 = as many as the model is made for and memory holds.";
-void AddCacheTypeFlag(FlagSet* app, const std::string& group, TextModelOptions* options);
+void AddCacheTypeFlag(const FlagGroup& group, TextModelOptions* options);
 void AddDecoderFlags(CommandLine* line, DecoderFlags* flags);
 
 // Flags of benchmarks: a decoder of random weights, and its name in records.
-void AddRandomModelFlags(FlagSet* app, const std::string& group, std::string* shape,
-                         std::string* mix, std::string* name);
+void AddRandomModelFlags(const FlagGroup& group, std::string* shape, std::string* mix,
+                         std::string* name);
 
 // Backend and model of the flags. The backend must outlive the model.
 struct LoadedDecoder {

@@ -54,71 +54,53 @@ std::string PrecisionName(Precision precision) {
 }
 
 void AddRunFlags(FlagSet* app, EmbedFlags* flags) {
-  const std::string group = "Long runs";
-  app->AddSwitch("--resume", flags->resume,
-                 "Go on where a run for the same --output ended early, whatever ended it: the "
-                 "result is that of one undisturbed run. Without such a run it begins anew.")
-      ->Group(group);
-  app->AddSwitch("--restart", flags->restart, "Begin anew, and drop what an earlier run did.")
-      ->Excludes(app->Get("--resume"))
-      ->Group(group);
-  app->AddOptionFunction<std::string>(
-         "--on-error",
-         [flags](const std::string& typed) { flags->bulk_options.skip = typed == "skip"; },
-         "A row that cannot be read, or that the model or server refuses: stop there; or skip it, "
-         "with zeros in a matrix and null in JSON lines, name it in OUTPUT.errors.jsonl, and leave "
-         "with exit code 3.")
-      ->Check(OneOf({"stop", "skip"}))
-      ->DefaultText("stop")
-      ->TypeName("stop|skip")
-      ->Group(group);
-  app->AddOption("--bulk-window", flags->bulk_options.window_rows,
-                 "Texts that are sorted together, at most; fewer where the model does fewer in "
-                 "1.5 s. Memory holds two such windows.")
-      ->Check(InRange(1, 1 << 20))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddOption("--bulk-requests", flags->bulk_options.requests, "Requests at work at once.")
-      ->Check(InRange(1, 64))
-      ->TypeName("N")
-      ->Group(group);
-  app->AddSwitch("--bulk", flags->bulk, "Always so now; accepted for older scripts.")->Group(group);
+  const FlagGroup group(app, "Long runs");
+  group.Switch("--resume", flags->resume,
+               "Go on where a run for the same --output ended early, whatever ended it: the result "
+               "is that of one undisturbed run. Without such a run it begins anew.");
+  group.Switch("--restart", flags->restart, "Begin anew, and drop what an earlier run did.")
+      ->Excludes(app->Get("--resume"));
+  group
+      .AddFunction<std::string>(
+          "--on-error",
+          [flags](const std::string& typed) { flags->bulk_options.skip = typed == "skip"; },
+          "stop|skip", OneOf({"stop", "skip"}),
+          "A row that cannot be read, or that the model or server refuses: stop there; or skip it, "
+          "with zeros in a matrix and null in JSON lines, name it in OUTPUT.errors.jsonl, and "
+          "leave with exit code 3.")
+      ->DefaultText("stop");
+  group.Add("--bulk-window", flags->bulk_options.window_rows, "N", InRange(1, 1 << 20),
+            "Texts that are sorted together, at most; fewer where the model does fewer in 1.5 s. "
+            "Memory holds two such windows.");
+  group.Add("--bulk-requests", flags->bulk_options.requests, "N", InRange(1, 64),
+            "Requests at work at once.");
+  group.Switch("--bulk", flags->bulk, "Always so now; accepted for older scripts.");
 }
 
 void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
-  const std::string group = "Embedding";
   FlagSet& app = line->flags();
-  app.AddOption("--prompt-name", flags->prompt_name, "Prompt of the model, such as query.")
-      ->TypeName("NAME")
-      ->Group(group);
-  app.AddOption("--prompt", flags->prompt, "Text to put before each input.")
-      ->TypeName("TEXT")
-      ->Group(group);
-  app.AddOption("--dimensions", flags->dimensions, "Keep the first N numbers (Matryoshka).")
-      ->Check(InRange(1, 1 << 20))
-      ->TypeName("N")
-      ->Group(group);
+  const FlagGroup group(&app, "Embedding");
+  group.Add("--prompt-name", flags->prompt_name, "NAME", "Prompt of the model, such as query.");
+  group.Add("--prompt", flags->prompt, "TEXT", "Text to put before each input.");
+  group.Add("--dimensions", flags->dimensions, "N", InRange(1, 1 << 20),
+            "Keep the first N numbers (Matryoshka).");
   flags->normalize_flag =
-      app.AddSwitch("--normalize,!--no-normalize", flags->normalize,
-                    "Scale vectors to length 1, or not (default: as the model says).")
-          ->Group(group);
-  app.AddOption("--precision", flags->precision,
-                "Numbers of a matrix: float32, float16, int8 (each vector times 127 over its "
-                "largest magnitude), binary (a bit a number, 1 where positive).")
+      group.Switch("--normalize,!--no-normalize", flags->normalize,
+                   "Scale vectors to length 1, or not (default: as the model says).");
+  group
+      .Add("--precision", flags->precision, "TYPE",
+           "Numbers of a matrix: float32, float16, int8 (each vector times 127 over its largest "
+           "magnitude), binary (a bit a number, 1 where positive).")
       ->Transform(NameOf(kPrecisions))
-      ->DefaultText("float32")
-      ->TypeName("TYPE")
-      ->Group(group);
+      ->DefaultText("float32");
   AddRunFlags(&app, flags);
-  app.AddOption(
-         "--plot", flags->plot,
-         "Draw the vectors as points, too, by their two principal axes: .svg, with the "
-         "texts as labels, or .png. More than 10000 rows, or 64 MiB of vectors, give an even "
-         "sample. Not with --resume, which does not compute all vectors again.")
-      ->Check(FlagRule([](std::string& path) { return PlotNameFault(path); }, ""))
-      ->Excludes(app.Get("--resume"))
-      ->TypeName("FILE")
-      ->Group("Output");
+  FlagGroup(&app, "Output")
+      .Add("--plot", flags->plot, "FILE",
+           FlagRule([](std::string& path) { return PlotNameFault(path); }, ""),
+           "Draw the vectors as points, too, by their two principal axes: .svg, with the texts as "
+           "labels, or .png. More than 10000 rows, or 64 MiB of vectors, give an even sample. Not "
+           "with --resume, which does not compute all vectors again.")
+      ->Excludes(app.Get("--resume"));
   AddServerFlags(line, &flags->server);
 }
 

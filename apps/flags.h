@@ -111,6 +111,50 @@ class FlagSet {
   std::vector<std::unique_ptr<Flag>> flags_;
 };
 
+// The flags under one heading of the help; without a name under that of flags without one. `type`
+// stands for the value there: "FILE", "MS".
+class FlagGroup {
+ public:
+  explicit FlagGroup(FlagSet* flags, std::string name = "")
+      : flags_(flags), name_(std::move(name)) {}
+
+  template <typename T>
+  Flag* Add(const std::string& names, T& value, const std::string& type,
+            const std::string& text) const {
+    return Place(flags_->AddOption(names, value, text)->TypeName(type));
+  }
+  template <typename T>
+  Flag* Add(const std::string& names, T& value, const std::string& type, const FlagRule& rule,
+            const std::string& text) const {
+    return Add(names, value, type, text)->Check(rule);
+  }
+  // May be given again, with one value each time. `values`: a vector; then as for Add.
+  template <typename T, typename... More>
+  Flag* AddRepeated(const std::string& names, T& values, const More&... more) const {
+    return Add(names, values, more...)->AllowExtraArgs(false);
+  }
+  template <typename T>
+  Flag* AddFunction(const std::string& names, std::function<void(const T&)> take,
+                    const std::string& type, const std::string& text) const {
+    return Place(flags_->AddOptionFunction<T>(names, std::move(take), text)->TypeName(type));
+  }
+  template <typename T>
+  Flag* AddFunction(const std::string& names, std::function<void(const T&)> take,
+                    const std::string& type, const FlagRule& rule, const std::string& text) const {
+    return AddFunction<T>(names, std::move(take), type, text)->Check(rule);
+  }
+  template <typename T>
+  Flag* Switch(const std::string& names, T& value, const std::string& text) const {
+    return Place(flags_->AddSwitch(names, value, text));
+  }
+
+ private:
+  Flag* Place(Flag* flag) const { return name_.empty() ? flag : flag->Group(name_); }
+
+  FlagSet* const flags_;
+  const std::string name_;
+};
+
 // For functions of AddOptionFunction: the value of `flag` cannot be taken.
 [[noreturn]] void RefuseFlag(const std::string& flag, const std::string& error);
 // The whole text as a number of that type; false if it is not one. T: int, uint64_t, double.

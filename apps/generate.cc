@@ -275,33 +275,26 @@ int RunGenerate(const std::vector<std::string>& args) {
                    "  git diff | penstock generate -m model.gguf --json\n");
   GenerateFlags flags;
   AddDecoderFlags(&line, &flags.decoder);
-  const std::string group = "Prompt";
   FlagSet& app = line.flags();
+  const FlagGroup group(&app, "Prompt");
   auto* prompt =
-      app.AddOption("-p,--prompt", flags.prompt, "The prompt; - reads it from standard input.")
-          ->TypeName("TEXT")
-          ->Group(group);
+      group.Add("-p,--prompt", flags.prompt, "TEXT", "The prompt; - reads it from standard input.");
   app.AddOption("FILE", flags.file, "File with the prompt; none, or -: standard input.")
       ->TypeName("FILE")
       ->Excludes(prompt);
-  app.AddSwitch("--special-tokens,!--no-special-tokens", flags.special_tokens,
-                "With those the model's template adds (such as the begin token), or without. [on]")
-      ->Group(group);
-  app.AddSwitch("--echo", flags.echo, "Print the prompt before the text.")->Group(group);
+  group.Switch("--special-tokens,!--no-special-tokens", flags.special_tokens,
+               "With those the model's template adds (such as the begin token), or without. [on]");
+  group.Switch("--echo", flags.echo, "Print the prompt before the text.");
   AddSamplingFlags(&line, &flags.sampling);
   AddServerFlags(&line, &flags.server);
   app.Get("--url")->Description(
       "Server that generates, such as http://127.0.0.1:8080, instead of a model loaded here. "
       "--model is its name there. Without -n, 256 tokens; --json prints the server's answer.");
-  const std::string output = "Output";
-  app.AddSwitch("--json", flags.json, "One JSON object with text, tokens and timings.")
-      ->Group(output);
-  app.AddOption("--logprobs", flags.logprobs,
-                "With --json: log-probabilities of the tokens, and of the N most probable ones.")
-      ->Check(InRange(0, kTopLogprobsMax))
-      ->TypeName("N")
-      ->Group(output);
-  app.AddSwitch("-q,--quiet", flags.quiet, "No line of timings.")->Group(output);
+  const FlagGroup output(&app, "Output");
+  output.Switch("--json", flags.json, "One JSON object with text, tokens and timings.");
+  output.Add("--logprobs", flags.logprobs, "N", InRange(0, kTopLogprobsMax),
+             "With --json: log-probabilities of the tokens, and of the N most probable ones.");
+  output.Switch("-q,--quiet", flags.quiet, "No line of timings.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (flags.logprobs && !flags.json) return line.FailUsage("--logprobs goes with --json");
   if (!flags.server.url.empty()) {

@@ -143,9 +143,8 @@ int RunList(const std::vector<std::string>& args) {
                    "  penstock list --url http://127.0.0.1:8080\n"
                    "  penstock list --json | jq -r '.[] | select(.bytes > 1e9) | .reference'\n");
   bool json = false;
-  line.flags()
-      .AddSwitch("--json", json, "One JSON array; with --url, the server's answer.")
-      ->Group("Output");
+  FlagGroup(&line.flags(), "Output")
+      .Switch("--json", json, "One JSON array; with --url, the server's answer.");
   ServerFlags server;
   AddServerFlags(&line, &server);
   line.flags().Get("--url")->Description(

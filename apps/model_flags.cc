@@ -5,7 +5,6 @@
 #include "common/log.h"
 #include "devices/backends.h"
 #include "download_progress.h"
-#include "flag_values.h"
 #include "hub/default_model.h"
 #include "hub/hub.h"
 #include "runtime/sampling_settings.h"
@@ -49,191 +48,129 @@ void HideUnused(CommandLine* line) {
 }
 
 void AddNameFlags(FlagSet* app, ModelOptions* flags, bool several) {
-  const std::string model = "Model";
+  const FlagGroup model(app, "Model");
   auto* models =
-      app->AddOption("-m,--model", flags->models,
-                     several
-                         ? "Folder, GGUF file, or owner/name[:QUANT][@revision] on the Hugging "
-                           "Face hub (docs/MODELS.md). NAME[,ALIAS...]=REF serves it under these "
-                           "names. May be given again."
-                         : "Folder, GGUF file, or owner/name[:QUANT][@revision] on the Hugging "
-                           "Face hub (docs/MODELS.md).")
-          ->TypeName("REF")
-          ->DefaultText(kDefaultModel)
-          ->Group(model);
+      model
+          .Add("-m,--model", flags->models, "REF",
+               several ? "Folder, GGUF file, or owner/name[:QUANT][@revision] on the Hugging "
+                         "Face hub (docs/MODELS.md). NAME[,ALIAS...]=REF serves it under these "
+                         "names. May be given again."
+                       : "Folder, GGUF file, or owner/name[:QUANT][@revision] on the Hugging "
+                         "Face hub (docs/MODELS.md).")
+          ->DefaultText(kDefaultModel);
   AddAutoPull(app, &flags->auto_pull);
   if (!several) {
     models->Expected(1)->AllowExtraArgs(false);
   } else {
     models->AllowExtraArgs(false);
-    app->AddOption("--served-model-name", flags->served_names,
-                   "Name clients ask for. One model: further ones are aliases. Several models: one "
-                   "each, in their order.")
-        ->TypeName("NAME")
-        ->AllowExtraArgs(false)
-        ->Group(model);
+    model.AddRepeated("--served-model-name", flags->served_names, "NAME",
+                      "Name clients ask for. One model: further ones are aliases. Several models: "
+                      "one each, in their order.");
   }
 }
 
 // How models are computed; each may be of one model of several.
 void AddModelTypeFlags(FlagSet* app, ModelOptions* flags, bool several) {
-  const std::string model = "Model";
+  const FlagGroup model(app, "Model");
   const std::string one =
       several ? " NAME=... is for the model of that name; may be given again." : "";
-  app->AddOption("--pooling", flags->poolings,
-                 "How token vectors are pooled, for a folder that does not say: cls, mean, max, "
-                 "lasttoken." +
-                     one)
-      ->Check(FlagRule(CheckPooling, "{cls,mean,max,lasttoken}"))
-      ->AllowExtraArgs(false)
-      ->TypeName("MODE")
-      ->Group(model);
-  app->AddOption("--dtype", flags->dtypes,
-                 "Type the linear layers compute in: f32, bf16 or int8 (dynamic scales); "
-                 "auto = bf16 where the processor multiplies it natively, else f32." +
-                     one)
-      ->Check(FlagRule(CheckDType, "{auto,f32,bf16,int8}"))
-      ->AllowExtraArgs(false)
-      ->DefaultText("auto")
-      ->TypeName("TYPE")
-      ->Group(model);
-  app->AddOption(
-         "--int8-keep", flags->int8_keep,
-         "Parts of int8 models that take auto's type instead, with commas between: layers "
-         "from 0, or -1 from the end; linear layers in every layer: qkv, attention-out, ff-in, "
-         "ff-out; a linear layer of one layer: -1.ff-out. penstock doctor says what helps." +
-             one)
-      ->Check(FlagRule(CheckKeep, ""))
-      ->AllowExtraArgs(false)
-      ->TypeName("PARTS")
-      ->Group(model);
-  app->AddSwitch("--check-models,!--no-check-models", flags->check_models,
-                 "Check a model when this machine loads it for the first time, and its "
-                 "known_answers.json each time; one that fails is not served. [on]")
-      ->Group(model);
+  model.AddRepeated("--pooling", flags->poolings, "MODE",
+                    FlagRule(CheckPooling, "{cls,mean,max,lasttoken}"),
+                    "How token vectors are pooled, for a folder that does not say: cls, mean, max, "
+                    "lasttoken." +
+                        one);
+  model
+      .AddRepeated("--dtype", flags->dtypes, "TYPE", FlagRule(CheckDType, "{auto,f32,bf16,int8}"),
+                   "Type the linear layers compute in: f32, bf16 or int8 (dynamic scales); "
+                   "auto = bf16 where the processor multiplies it natively, else f32." +
+                       one)
+      ->DefaultText("auto");
+  model.AddRepeated(
+      "--int8-keep", flags->int8_keep, "PARTS", FlagRule(CheckKeep, ""),
+      "Parts of int8 models that take auto's type instead, with commas between: layers "
+      "from 0, or -1 from the end; linear layers in every layer: qkv, attention-out, ff-in, "
+      "ff-out; a linear layer of one layer: -1.ff-out. penstock doctor says what helps." +
+          one);
+  model.Switch("--check-models,!--no-check-models", flags->check_models,
+               "Check a model when this machine loads it for the first time, and its "
+               "known_answers.json each time; one that fails is not served. [on]");
 }
 
 void AddSpeedFlags(FlagSet* app, ModelOptions* flags) {
-  const std::string speed = "Speed";
-  app->AddOption(
-         "--device", flags->devices,
-         std::string(kDeviceHelp) + " NAME=... is for the model of that name; may be given again.")
-      ->Check(FlagRule(CheckDevice, ""))
-      ->AllowExtraArgs(false)
-      ->DefaultText(Devices::kAuto)
-      ->TypeName("DEVICE")
-      ->Group(speed);
-  app->AddOption("-t,--threads", flags->threads,
-                 "Threads that compute; 0 = one for each processor this process may use, quotas "
-                 "counted.")
-      ->Check(InRange(0, 256))
-      ->TypeName("N")
-      ->Group(speed);
-  app->AddSwitch("--pin,!--no-pin", flags->pin,
-                 "Pin these threads to processors, or not, where no others share these. [on]")
-      ->Group(speed);
-  app->AddOption("--tokenization-workers", flags->limits.tokenization_workers,
-                 "Threads that tokenize; 0 = one a processor, 8 at most.")
-      ->Check(InRange(0, 256))
-      ->TypeName("N")
-      ->Group(speed);
-  app->AddOption("--max-batch-tokens", flags->scheduler.max_batch_tokens,
-                 "Tokens of one batch; auto = measured when the model is loaded: the smallest "
-                 "batch that works at nearly the full rate. More makes others wait longer.")
+  const FlagGroup speed(app, "Speed");
+  speed
+      .AddRepeated(
+          "--device", flags->devices, "DEVICE", FlagRule(CheckDevice, ""),
+          std::string(kDeviceHelp) + " NAME=... is for the model of that name; may be given again.")
+      ->DefaultText(Devices::kAuto);
+  speed.Add(
+      "-t,--threads", flags->threads, "N", InRange(0, 256),
+      "Threads that compute; 0 = one for each processor this process may use, quotas counted.");
+  speed.Switch("--pin,!--no-pin", flags->pin,
+               "Pin these threads to processors, or not, where no others share these. [on]");
+  speed.Add("--tokenization-workers", flags->limits.tokenization_workers, "N", InRange(0, 256),
+            "Threads that tokenize; 0 = one a processor, 8 at most.");
+  speed
+      .Add("--max-batch-tokens", flags->scheduler.max_batch_tokens, "TOKENS",
+           "Tokens of one batch; auto = measured when the model is loaded: the smallest batch that "
+           "works at nearly the full rate. More makes others wait longer.")
       ->Transform(FlagRule(CheckBatchTokens, ""))
-      ->DefaultText("auto")
-      ->TypeName("TOKENS")
-      ->Group(speed);
-  app->AddOption("--max-batch-rows,--max-batch-sequences", flags->scheduler.max_batch_rows,
-                 "Rows (sequences) of one batch.")
-      ->Check(InRange(1, 8191))
-      ->TypeName("N")
-      ->Group(speed);
-  app->AddOption("--replicas", flags->replicas,
-                 "Batches of a model worked on at once, each with activation memory of its own. "
-                 "Threads are shared, so this pays off only where one batch cannot use them all.")
-      ->Check(InRange(1, 64))
-      ->TypeName("N")
-      ->Group(speed);
-  app->AddOption("--linger-us", flags->scheduler.linger_us,
-                 "How long a batch that is not full waits for more rows while the model is free.")
-      ->Check(InRange(0, 10'000'000))
-      ->TypeName("US")
-      ->Group(speed);
+      ->DefaultText("auto");
+  speed.Add("--max-batch-rows,--max-batch-sequences", flags->scheduler.max_batch_rows, "N",
+            InRange(1, 8191), "Rows (sequences) of one batch.");
+  speed.Add("--replicas", flags->replicas, "N", InRange(1, 64),
+            "Batches of a model worked on at once, each with activation memory of its own. Threads "
+            "are shared, so this pays off only where one batch cannot use them all.");
+  speed.Add("--linger-us", flags->scheduler.linger_us, "US", InRange(0, 10'000'000),
+            "How long a batch that is not full waits for more rows while the model is free.");
 
-  app->AddOption("--idle-release-s", flags->scheduler.idle_release_s,
-                 "After so long without work, activation memory is given back; 0 = never.")
-      ->Check(InRange(0.0, 1e6))
-      ->TypeName("S")
-      ->Group(speed);
+  speed.Add("--idle-release-s", flags->scheduler.idle_release_s, "S", InRange(0.0, 1e6),
+            "After so long without work, activation memory is given back; 0 = never.");
 }
 
 void AddCacheFlags(FlagSet* app, ModelOptions* flags) {
-  const std::string caches = "Caches";
-  app->AddOption("--token-cache-bytes", flags->limits.token_cache_bytes,
-                 "Memory for the tokens of texts that come again; 0 = none.")
-      ->Check(InRange(int64_t{0}, int64_t{1} << 40))
-      ->TypeName("BYTES")
-      ->Group(caches);
-  app->AddOption("--result-cache-bytes", flags->limits.result_cache_bytes,
-                 "Memory for results: the same tokens get the same vector or scores without the "
-                 "model. 0 = none.")
-      ->Check(InRange(int64_t{0}, int64_t{1} << 40))
-      ->TypeName("BYTES")
-      ->Group(caches);
-  app->AddOption("--redis-url", flags->redis_url,
-                 "Redis to share caches through: redis://[[user]:password@]host[:port][/db] or "
-                 "unix://[[user]:password@]/path[?db=N]. Better set as PENSTOCK_REDIS_URL with a "
-                 "password. Results are shared with --result-cache-bytes, tokens of texts from "
-                 "32 KiB on always.")
-      ->TypeName("URL")
-      ->Group(caches);
-  app->AddOption(
-         "--redis-key", flags->redis_key,
-         "Secret, 16 bytes at least, that entries in Redis are authenticated with, the same "
-         "for all servers that share them. Without it whoever can write to that Redis can make up "
-         "results. Better set as PENSTOCK_REDIS_KEY, or --redis-key-file: others can read "
-         "command lines.")
-      ->TypeName("SECRET")
-      ->Group(caches);
-  app->AddOption("--redis-key-file", flags->redis_key_file, "File with that secret.")
-      ->TypeName("FILE")
-      ->Group(caches);
-  app->AddOption(
-         "--redis-timeout-ms", flags->limits.redis_timeout_ms,
-         "Longest wait for an answer of Redis: a later one is not used, and after three late "
-         "ones in a row Redis is not asked for a while.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("MS")
-      ->Group(caches);
-  app->AddOption("--cache-ttl-s", flags->limits.cache_ttl_s,
-                 "How long an entry of a cache lives; 0 = until there is no room for it.")
-      ->Check(InRange(int64_t{0}, int64_t{365} * 86400))
-      ->TypeName("S")
-      ->Group(caches);
+  const FlagGroup caches(app, "Caches");
+  caches.Add("--token-cache-bytes", flags->limits.token_cache_bytes, "BYTES",
+             InRange(int64_t{0}, int64_t{1} << 40),
+             "Memory for the tokens of texts that come again; 0 = none.");
+  caches.Add("--result-cache-bytes", flags->limits.result_cache_bytes, "BYTES",
+             InRange(int64_t{0}, int64_t{1} << 40),
+             "Memory for results: the same tokens get the same vector or scores without the model. "
+             "0 = none.");
+  caches.Add(
+      "--redis-url", flags->redis_url, "URL",
+      "Redis to share caches through: redis://[[user]:password@]host[:port][/db] or "
+      "unix://[[user]:password@]/path[?db=N]. Better set as PENSTOCK_REDIS_URL with a password. "
+      "Results are shared with --result-cache-bytes, tokens of texts from 32 KiB on always.");
+  caches.Add(
+      "--redis-key", flags->redis_key, "SECRET",
+      "Secret, 16 bytes at least, that entries in Redis are authenticated with, the same for all "
+      "servers that share them. Without it whoever can write to that Redis can make up results. "
+      "Better set as PENSTOCK_REDIS_KEY, or --redis-key-file: others can read command lines.");
+  caches.Add("--redis-key-file", flags->redis_key_file, "FILE", "File with that secret.");
+  caches.Add("--redis-timeout-ms", flags->limits.redis_timeout_ms, "MS", InRange(1, 1000),
+             "Longest wait for an answer of Redis: a later one is not used, and after three late "
+             "ones in a row Redis is not asked for a while.");
+  caches.Add("--cache-ttl-s", flags->limits.cache_ttl_s, "S",
+             InRange(int64_t{0}, int64_t{365} * 86400),
+             "How long an entry of a cache lives; 0 = until there is no room for it.");
 }
 
 void AddTruncationFlags(FlagSet* app, ModelOptions* flags) {
-  const std::string texts = "Texts";
-  app->AddSwitch("--auto-truncate,!--no-auto-truncate", flags->limits.auto_truncate,
-                 "Cut inputs over the model's limit (and report it), or refuse them. [on]")
-      ->Group(texts);
-  app->AddOption("--max-input-bytes", flags->limits.input_bytes, "Longest text.")
-      ->Check(InRange(int64_t{1}, int64_t{1} << 30))
-      ->TypeName("BYTES")
-      ->Group(texts);
+  const FlagGroup texts(app, "Texts");
+  texts.Switch("--auto-truncate,!--no-auto-truncate", flags->limits.auto_truncate,
+               "Cut inputs over the model's limit (and report it), or refuse them. [on]");
+  texts.Add("--max-input-bytes", flags->limits.input_bytes, "BYTES",
+            InRange(int64_t{1}, int64_t{1} << 30), "Longest text.");
 }
 
 void AddLogFlags(FlagSet* app, ModelOptions* flags) {
-  const std::string log = "Log";
-  app->AddOption("--log-level", flags->log_level, "debug, info, warn, error or off.")
-      ->Check(FlagRule(CheckLogLevel, "{debug,info,warn,error,off}"))
-      ->TypeName("LEVEL")
-      ->Group(log);
-  app->AddOption("--log-format", flags->log_format, "text or json, on stderr.")
-      ->Check(OneOf({"text", "json"}))
-      ->TypeName("FORMAT")
-      ->Group(log);
+  const FlagGroup log(app, "Log");
+  log.Add("--log-level", flags->log_level, "LEVEL",
+          FlagRule(CheckLogLevel, "{debug,info,warn,error,off}"),
+          "debug, info, warn, error or off.");
+  log.Add("--log-format", flags->log_format, "FORMAT", OneOf({"text", "json"}),
+          "text or json, on stderr.");
 }
 
 }  // namespace
@@ -256,10 +193,10 @@ void AddModelFlags(CommandLine* line, ModelOptions* flags, bool several,
 }
 
 void AddAutoPull(FlagSet* app, bool* allowed) {
-  app->AddSwitch("--auto-pull,!--no-auto-pull", *allowed,
-                 "Download a model that is not in the cache, or refuse it and say how to get it. "
-                 "[on]")
-      ->Group("Model");
+  FlagGroup(app, "Model")
+      .Switch(
+          "--auto-pull,!--no-auto-pull", *allowed,
+          "Download a model that is not in the cache, or refuse it and say how to get it. [on]");
 }
 
 Status FetchModels(const ModelOptions& given, bool tokenizers) {

@@ -62,21 +62,17 @@ int RunPull(const std::vector<std::string>& args) {
                 "owner/name, owner/name:QUANT or owner/name/file.gguf, each with @revision after "
                 "it if wanted (docs/MODELS.md).");
   FlagSet& app = line.flags();
-  const std::string group = "Download";
-  app.AddSwitch("--refresh,!--no-refresh", flags.refresh,
-                "Ask the hub for the newest commit, or take what the cache has of the revision. "
-                "[on]")
-      ->Group(group);
-  app.AddSwitch("--tokenizer-only", flags.tokenizer_only,
-                "Only what tokenizing needs; of a repository without tokenizer.json a GGUF file.")
-      ->Group(group);
-  app.AddOption("--connections", flags.connections,
-                "Connections for a file from 64 MiB on, each a range of it; 1 = one stream.")
-      ->Check(InRange(1, 16))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddSwitch("-q,--quiet", flags.quiet, "No progress on stderr.")->Group("Output");
-  app.AddSwitch("--json", flags.json, "One JSON object a model.")->Group("Output");
+  const FlagGroup group(&app, "Download");
+  group.Switch(
+      "--refresh,!--no-refresh", flags.refresh,
+      "Ask the hub for the newest commit, or take what the cache has of the revision. [on]");
+  group.Switch("--tokenizer-only", flags.tokenizer_only,
+               "Only what tokenizing needs; of a repository without tokenizer.json a GGUF file.");
+  group.Add("--connections", flags.connections, "N", InRange(1, 16),
+            "Connections for a file from 64 MiB on, each a range of it; 1 = one stream.");
+  const FlagGroup output(&app, "Output");
+  output.Switch("-q,--quiet", flags.quiet, "No progress on stderr.");
+  output.Switch("--json", flags.json, "One JSON object a model.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   LogWarnings();
   if (flags.references.empty()) {

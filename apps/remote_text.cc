@@ -1,7 +1,5 @@
 #include "remote_text.h"
 
-#include <utility>
-
 #include "chat/json_value.h"
 #include "load/chat_events.h"
 

@@ -67,10 +67,9 @@ int RunRemove(const std::vector<std::string>& args) {
   bool yes = false;
   bool dry_run = false;
   AddReferences(&line, &references, "As penstock list names it; @revision for that one alone.");
-  line.flags().AddSwitch("-y,--yes", yes, "Do not ask.")->Group("Removal");
-  line.flags()
-      .AddSwitch("--dry-run", dry_run, "Say what would go, and leave it.")
-      ->Group("Removal");
+  const FlagGroup removal(&line.flags(), "Removal");
+  removal.Switch("-y,--yes", yes, "Do not ask.");
+  removal.Switch("--dry-run", dry_run, "Say what would go, and leave it.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   LogWarnings();
   if (references.empty()) return line.FailUsage("name a model: penstock list has them");

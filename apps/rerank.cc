@@ -143,16 +143,11 @@ int RunRerank(const std::vector<std::string>& args) {
   AddModelFlags(&line, &flags.model, false, "warn");
   DropDefaultModel(&line);
   AddTextFlags(&line, &flags.text, "Documents, or JSON of queries with their documents");
-  const std::string group = "Reranking";
-  FlagSet& app = line.flags();
-  app.AddOption("--query", flags.query, "What the documents are to answer.")
-      ->TypeName("TEXT")
-      ->Group(group);
-  app.AddOption("--top-n", flags.top_n, "Write the N best only.")->TypeName("N")->Group(group);
-  app.AddSwitch("--raw-scores", flags.raw_scores, "Logits, not put through a sigmoid.")
-      ->Group(group);
-  app.AddSwitch("--return-documents", flags.return_documents, "Write the documents, too.")
-      ->Group(group);
+  const FlagGroup group(&line.flags(), "Reranking");
+  group.Add("--query", flags.query, "TEXT", "What the documents are to answer.");
+  group.Add("--top-n", flags.top_n, "N", "Write the N best only.");
+  group.Switch("--raw-scores", flags.raw_scores, "Logits, not put through a sigmoid.");
+  group.Switch("--return-documents", flags.return_documents, "Write the documents, too.");
   AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (flags.model.models.empty() && flags.server.url.empty()) {

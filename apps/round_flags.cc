@@ -12,26 +12,15 @@ int RunRounds(CommandLine* line, const std::vector<std::string>& args, RoundOpti
   std::string json_file;
   AddModelFlags(line, &model, false, "warn");
   FlagSet& app = line->flags();
-  const std::string group = "Run";
-  app.AddOption("--concurrency", options->concurrency, "Clients; each asks for one text at a time.")
-      ->Check(InRange(1, 1000))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--rounds", options->rounds, rounds_help)
-      ->Check(InRange(2, 100'000))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddOption("--round", options->round_s, "Seconds of a round.")
-      ->Check(InRange(0.01, 60.0))
-      ->TypeName("S")
-      ->Group(group);
-  app.AddOption("--lengths", lengths,
-                "Words of the texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.")
-      ->TypeName("SPEC")
-      ->Group(group);
-  app.AddOption("--json", json_file, "File for the records, a JSON object a line.")
-      ->TypeName("FILE")
-      ->Group("Output");
+  const FlagGroup group(&app, "Run");
+  group.Add("--concurrency", options->concurrency, "N", InRange(1, 1000),
+            "Clients; each asks for one text at a time.");
+  group.Add("--rounds", options->rounds, "N", InRange(2, 100'000), rounds_help);
+  group.Add("--round", options->round_s, "S", InRange(0.01, 60.0), "Seconds of a round.");
+  group.Add("--lengths", lengths, "SPEC",
+            "Words of the texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.");
+  FlagGroup(&app, "Output")
+      .Add("--json", json_file, "FILE", "File for the records, a JSON object a line.");
   if (const auto exit_code = line->Parse(args)) return *exit_code;
   if (const Status log = ApplyLogFlags(model); !log.ok()) return line->FailUsage(log.message());
   auto spec = LengthSpec::Parse(lengths);

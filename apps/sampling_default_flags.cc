@@ -23,16 +23,14 @@ void AddSamplingDefaultFlags(CommandLine* line, ModelOptions* flags) {
   for (const SamplingSetting& setting : SamplingSettings()) {
     const bool whole = setting.given == &ModelOptions::top_ks;
     const bool tokens = setting.given == &ModelOptions::max_tokens_defaults;
-    line->flags()
-        .AddOption(std::string("--") + setting.flag, flags->*setting.given,
-                   std::string(setting.help) +
-                       " NAME=... is for the model of that name; may be given again.")
-        ->Check(FlagRule([&setting](std::string& given) { return Check(setting, given); }, ""))
-        ->AllowExtraArgs(false)
-        ->TypeName(tokens  ? "TOKENS"
-                   : whole ? "N"
-                           : "X")
-        ->Group("Generation");
+    FlagGroup(&line->flags(), "Generation")
+        .AddRepeated(std::string("--") + setting.flag, flags->*setting.given,
+                     tokens  ? "TOKENS"
+                     : whole ? "N"
+                             : "X",
+                     FlagRule([&setting](std::string& given) { return Check(setting, given); }, ""),
+                     std::string(setting.help) +
+                         " NAME=... is for the model of that name; may be given again.");
   }
 }
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <future>
 #include <map>
@@ -74,61 +73,42 @@ std::string CheckContext(std::string& given) {
 }
 
 void AddGenerationFlags(CommandLine* line, ModelOptions* flags) {
-  FlagSet* const app = &line->flags();
-  const std::string generation = "Generation";
-  app->AddOption(
-         kContextFlag, flags->contexts,
-         std::string(kContextHelp) + " NAME=... is for the model of that name; may be given again.")
-      ->Check(FlagRule(CheckContext, ""))
-      ->AllowExtraArgs(false)
-      ->DefaultText("0")
-      ->TypeName("TOKENS")
-      ->Group(generation);
-  AddCacheTypeFlag(app, generation, &flags->text);
-  app->AddOption("--chat-template", flags->chat_templates,
-                 "One of the model's chat templates by its name, or a file with a Jinja template. "
-                 "Without it the model's own: tool_use where a request has tools and there is "
-                 "one, else default. NAME=... is for the model of that name; may be given again.")
-      ->AllowExtraArgs(false)
-      ->TypeName("FILE|NAME")
-      ->Group(generation);
-  app->AddOption("--max-sequences,--max-num-seqs", flags->decode.sequences_max,
-                 "Texts of a model that are generated at once; more wait.")
-      ->Check(InRange(1, 1024))
-      ->TypeName("N")
-      ->Group(generation);
-  app->AddSwitch("--prefix-cache,!--no-prefix-cache", flags->decode.prefix_cache,
-                 "Keep keys and values of texts for others that begin alike, or not. [on]")
-      ->Group(generation);
+  const FlagGroup generation(&line->flags(), "Generation");
+  generation
+      .AddRepeated(kContextFlag, flags->contexts, "TOKENS", FlagRule(CheckContext, ""),
+                   std::string(kContextHelp) +
+                       " NAME=... is for the model of that name; may be given again.")
+      ->DefaultText("0");
+  AddCacheTypeFlag(generation, &flags->text);
+  generation.AddRepeated(
+      "--chat-template", flags->chat_templates, "FILE|NAME",
+      "One of the model's chat templates by its name, or a file with a Jinja template. Without it "
+      "the model's own: tool_use where a request has tools and there is one, else default. "
+      "NAME=... is for the model of that name; may be given again.");
+  generation.Add("--max-sequences,--max-num-seqs", flags->decode.sequences_max, "N",
+                 InRange(1, 1024), "Texts of a model that are generated at once; more wait.");
+  generation.Switch("--prefix-cache,!--no-prefix-cache", flags->decode.prefix_cache,
+                    "Keep keys and values of texts for others that begin alike, or not. [on]");
   AddSamplingDefaultFlags(line, flags);
 }
 
 void AddTensorFlags(FlagSet* app, ModelOptions* flags) {
-  const std::string tensors = "Tensor models";
-  app->AddOption("--max-batch-size", flags->max_batch_sizes,
-                 "Rows of a batch of a tensor model at most; 0 = a request is a run; auto = as "
-                 "the model says. NAME=... is for the model of that name; may be given again.")
-      ->Check(FlagRule(CheckMaxBatchSize, ""))
-      ->AllowExtraArgs(false)
-      ->DefaultText("auto")
-      ->TypeName("N")
-      ->Group(tensors);
-  app->AddOption("--max-queued-tensor-rows", flags->tensors.max_queued_rows,
-                 "Rows that wait for a tensor model; more are told to come back (429).")
-      ->Check(InRange(int64_t{1}, int64_t{1} << 40))
-      ->TypeName("N")
-      ->Group(tensors);
-  app->AddOption("--max-queued-tensor-bytes", flags->tensors.max_queued_bytes,
-                 "Bytes of inputs that wait for a tensor model; more are told to come back (429).")
-      ->Check(InRange(int64_t{1}, int64_t{1} << 40))
-      ->TypeName("BYTES")
-      ->Group(tensors);
-  app->AddOption("--shared-memory-bytes", flags->limits.shared_memory_bytes,
-                 "System shared memory that clients may register together, for tensors. Whoever "
-                 "may register can read and write all shared memory of this user; 0 = none.")
-      ->Check(InRange(int64_t{0}, int64_t{1} << 50))
-      ->TypeName("BYTES")
-      ->Group(tensors);
+  const FlagGroup tensors(app, "Tensor models");
+  tensors
+      .AddRepeated("--max-batch-size", flags->max_batch_sizes, "N", FlagRule(CheckMaxBatchSize, ""),
+                   "Rows of a batch of a tensor model at most; 0 = a request is a run; auto = as "
+                   "the model says. NAME=... is for the model of that name; may be given again.")
+      ->DefaultText("auto");
+  tensors.Add("--max-queued-tensor-rows", flags->tensors.max_queued_rows, "N",
+              InRange(int64_t{1}, int64_t{1} << 40),
+              "Rows that wait for a tensor model; more are told to come back (429).");
+  tensors.Add("--max-queued-tensor-bytes", flags->tensors.max_queued_bytes, "BYTES",
+              InRange(int64_t{1}, int64_t{1} << 40),
+              "Bytes of inputs that wait for a tensor model; more are told to come back (429).");
+  tensors.Add("--shared-memory-bytes", flags->limits.shared_memory_bytes, "BYTES",
+              InRange(int64_t{0}, int64_t{1} << 50),
+              "System shared memory that clients may register together, for tensors. Whoever may "
+              "register can read and write all shared memory of this user; 0 = none.");
 }
 
 // "80%" or bytes.
@@ -153,284 +133,185 @@ std::string TakeMemory(const std::string& given, MemoryLimit* limit) {
 
 // When models come and go.
 void AddLifecycleFlags(FlagSet* app, ModelOptions* flags) {
-  const std::string lifecycle = "Loading and unloading";
-  app->AddOptionFunction<std::string>(
-         "--memory",
-         [flags](const std::string& given) {
-           if (const std::string error = TakeMemory(given, &flags->memory); !error.empty()) {
-             RefuseFlag("--memory", error);
-           }
-         },
-         "Memory for models, requests and caches together: bytes, or a share of what is available "
-         "at the start. Models that do not fit beside others wait until these are idle.")
-      ->DefaultText("80%")
-      ->TypeName("BYTES|N%")
-      ->Group(lifecycle);
-  app->AddSwitch("--preload", flags->preload,
-                 "Load all models at the start; else the first request for a model loads it.")
-      ->Group(lifecycle);
-  app->AddOption("--preload-model", flags->preload_models,
-                 "Load this model at the start, by its name; may be given again.")
-      ->AllowExtraArgs(false)
-      ->TypeName("NAME")
-      ->Group(lifecycle);
-  app->AddOption("--keep-alive,--model-unload-timeout", flags->keep_alives,
-                 "Unload a model that was idle for so long: seconds, 90s, 5m, 1h; negative = "
-                 "never. NAME=... is for the model of that name; may be given again. A request "
-                 "may say otherwise (X-Penstock-Keep-Alive). MODEL_UNLOAD_TIMEOUT sets it too.")
-      ->Check(FlagRule(CheckKeepAlive, ""))
-      ->AllowExtraArgs(false)
-      ->DefaultText("5m")
-      ->TypeName("TIME")
-      ->Group(lifecycle);
-  app->AddOption("--check-interval-s,--cleanup-check-interval", flags->check_interval_s,
-                 "How often idle models are looked for. CLEANUP_CHECK_INTERVAL sets it too.")
-      ->Check(InRange(1, 86'400))
-      ->TypeName("S")
-      ->Group(lifecycle);
-  app->AddOption("--pin-model", flags->pin_models,
-                 "Never unload this model by itself, by its name; may be given again.")
-      ->AllowExtraArgs(false)
-      ->TypeName("NAME")
-      ->Group(lifecycle);
+  const FlagGroup lifecycle(app, "Loading and unloading");
+  lifecycle
+      .AddFunction<std::string>(
+          "--memory",
+          [flags](const std::string& given) {
+            if (const std::string error = TakeMemory(given, &flags->memory); !error.empty()) {
+              RefuseFlag("--memory", error);
+            }
+          },
+          "BYTES|N%",
+          "Memory for models, requests and caches together: bytes, or a share of what is available "
+          "at the start. Models that do not fit beside others wait until these are idle.")
+      ->DefaultText("80%");
+  lifecycle.Switch("--preload", flags->preload,
+                   "Load all models at the start; else the first request for a model loads it.");
+  lifecycle.AddRepeated("--preload-model", flags->preload_models, "NAME",
+                        "Load this model at the start, by its name; may be given again.");
+  lifecycle
+      .AddRepeated("--keep-alive,--model-unload-timeout", flags->keep_alives, "TIME",
+                   FlagRule(CheckKeepAlive, ""),
+                   "Unload a model that was idle for so long: seconds, 90s, 5m, 1h; negative = "
+                   "never. NAME=... is for the model of that name; may be given again. A request "
+                   "may say otherwise (X-Penstock-Keep-Alive). MODEL_UNLOAD_TIMEOUT sets it too.")
+      ->DefaultText("5m");
+  lifecycle.Add("--check-interval-s,--cleanup-check-interval", flags->check_interval_s, "S",
+                InRange(1, 86'400),
+                "How often idle models are looked for. CLEANUP_CHECK_INTERVAL sets it too.");
+  lifecycle.AddRepeated("--pin-model", flags->pin_models, "NAME",
+                        "Never unload this model by itself, by its name; may be given again.");
 }
 
 void AddRepositoryFlags(FlagSet* app, ModelOptions* flags) {
-  const std::string model = "Model";
-  app->AddOption("--repository", flags->repositories,
-                 "Folder of models with versions, DIR/NAME/1, DIR/NAME/2, ...: the highest is "
-                 "served, and a new one takes its place while requests run (docs/MODELS.md). May "
-                 "be given again.")
-      ->AllowExtraArgs(false)
-      ->TypeName("DIR")
-      ->Group(model);
-  app->AddOption("--repository-poll-s,--repository-poll-secs", flags->repository_poll_s,
-                 "How often these folders are looked at for new versions; 0 = at the start alone.")
-      ->Check(InRange(0, 86'400))
-      ->TypeName("S")
-      ->Group(model);
+  const FlagGroup model(app, "Model");
+  model.AddRepeated(
+      "--repository", flags->repositories, "DIR",
+      "Folder of models with versions, DIR/NAME/1, DIR/NAME/2, ...: the highest is served, and a "
+      "new one takes its place while requests run (docs/MODELS.md). May be given again.");
+  model.Add("--repository-poll-s,--repository-poll-secs", flags->repository_poll_s, "S",
+            InRange(0, 86'400),
+            "How often these folders are looked at for new versions; 0 = at the start alone.");
   flags->read_model_file = ReadModelFile;
 }
 
 void AddServerFlags(FlagSet* app, ServeFlags* flags) {
   ServerOptions& server = flags->server;
-  const std::string network = "Network";
-  app->AddOption("--host", server.host, "Name or address to listen on; 0.0.0.0 = everywhere.")
-      ->TypeName("HOST")
-      ->Group(network);
-  app->AddOption("-p,--port", server.port, "Port; 0 = any free one.")
-      ->Check(InRange(0, 65'535))
-      ->TypeName("PORT")
-      ->Group(network);
-  app->AddOption("--io-threads,--http-threads", server.io_threads, "Threads that read and write.")
-      ->Check(InRange(1, 256))
-      ->TypeName("N")
-      ->Group(network);
-  app->AddOption("--task", flags->model.tasks,
-                 "What a model does: embedding, reranking, classification, generation or tensors. "
-                 "So it is known before the model is downloaded, and a model that does something "
-                 "else is refused. NAME=... is for the model of that name; may be given again.")
-      ->Check(FlagRule(CheckTask, ""))
-      ->AllowExtraArgs(false)
-      ->TypeName("TASK")
-      ->Group("Model");
-  app->AddSwitch("--accept-any-model", flags->accept_any_model,
-                 "Where one model of a task is served, take it for any name that a request gives, "
-                 "for clients with a name built in.")
-      ->Group("Model");
-  app->AddSwitch("--allow-pull", flags->allow_pull,
-                 "Take POST /api/pull and DELETE /api/delete, which download models of the hub and "
-                 "delete them. With --admin-api-key they are taken from administrators without it.")
-      ->Group("Model");
-  app->AddOption("--max-pull-bytes", flags->model.pull_bytes_max,
-                 "Bytes that one such download may have.")
-      ->Check(InRange(uint64_t{1}, uint64_t{1} << 50))
-      ->TypeName("BYTES")
-      ->Group("Model");
-  const std::string batches = "Batches";
-  app->AddOption("--batch-folder", server.batch_folder,
-                 "Folder in which /v1/files and /v1/batches keep what they have; without it these "
-                 "routes are not there.")
-      ->TypeName("DIR")
-      ->Group(batches);
-  app->AddOption("--batch-folder-bytes", server.batch_folder_bytes, "Bytes of its files.")
-      ->Check(InRange(uint64_t{1}, uint64_t{1} << 50))
-      ->TypeName("BYTES")
-      ->Group(batches);
-  const std::string priority = "Priority";
-  app->AddOption("--bulk-route", server.bulk_routes,
-                 "Route, such as /v1/embeddings, whose requests are bulk work unless they say "
-                 "X-Penstock-Priority: interactive. May be given again.")
-      ->TypeName("PATH")
-      ->AllowExtraArgs(false)
-      ->Group(priority);
+  const FlagGroup network(app, "Network");
+  network.Add("--host", server.host, "HOST", "Name or address to listen on; 0.0.0.0 = everywhere.");
+  network.Add("-p,--port", server.port, "PORT", InRange(0, 65'535), "Port; 0 = any free one.");
+  network.Add("--io-threads,--http-threads", server.io_threads, "N", InRange(1, 256),
+              "Threads that read and write.");
+  const FlagGroup model(app, "Model");
+  model.AddRepeated(
+      "--task", flags->model.tasks, "TASK", FlagRule(CheckTask, ""),
+      "What a model does: embedding, reranking, classification, generation or tensors. So it "
+      "is known before the model is downloaded, and a model that does something else is "
+      "refused. NAME=... is for the model of that name; may be given again.");
+  model.Switch(
+      "--accept-any-model", flags->accept_any_model,
+      "Where one model of a task is served, take it for any name that a request gives, for "
+      "clients with a name built in.");
+  model.Switch("--allow-pull", flags->allow_pull,
+               "Take POST /api/pull and DELETE /api/delete, which download models of the hub and "
+               "delete them. With --admin-api-key they are taken from administrators without it.");
+  model.Add("--max-pull-bytes", flags->model.pull_bytes_max, "BYTES",
+            InRange(uint64_t{1}, uint64_t{1} << 50), "Bytes that one such download may have.");
+  const FlagGroup batches(app, "Batches");
+  batches.Add("--batch-folder", server.batch_folder, "DIR",
+              "Folder in which /v1/files and /v1/batches keep what they have; without it these "
+              "routes are not there.");
+  batches.Add("--batch-folder-bytes", server.batch_folder_bytes, "BYTES",
+              InRange(uint64_t{1}, uint64_t{1} << 50), "Bytes of its files.");
+  const FlagGroup priority(app, "Priority");
+  priority.AddRepeated("--bulk-route", server.bulk_routes, "PATH",
+                       "Route, such as /v1/embeddings, whose requests are bulk work unless they "
+                       "say X-Penstock-Priority: interactive. May be given again.");
 }
 
-void AddResidentFlag(FlagSet* app, ServeFlags* flags) {
-  app->AddOption("--max-resident-bytes", flags->model.limits.resident_bytes_max,
-                 "Memory of the process, mapped files aside, over which new bulk work is refused "
-                 "(503), and 1/24 more over which all is, until it falls; 0: 92 % of the control "
-                 "group's or the machine's.")
-      ->TypeName("BYTES")
-      ->Group("Limits");
+void AddResidentFlag(const FlagGroup& limits, ServeFlags* flags) {
+  limits.Add(
+      "--max-resident-bytes", flags->model.limits.resident_bytes_max, "BYTES",
+      "Memory of the process, mapped files aside, over which new bulk work is refused (503), "
+      "and 1/24 more over which all is, until it falls; 0: 92 % of the control group's or the "
+      "machine's.");
 }
 
 void AddLimitFlags(FlagSet* app, ServeFlags* flags) {
-  const std::string limits = "Limits";
+  const FlagGroup limits(app, "Limits");
   const auto at_least_one = InRange(int64_t{1}, int64_t{1} << 40);
-  app->AddOption("--max-client-batch-size", flags->model.limits.inputs_per_request,
-                 "Inputs or documents of one request.")
-      ->Check(InRange(1, 1 << 20))
-      ->TypeName("N")
-      ->Group(limits);
-  app->AddOption("--max-concurrent-requests", flags->model.limits.concurrent_requests,
-                 "Requests worked on at once; more are told to come back (429). Bulk work may fill "
-                 "3/4 of this and of the queues.")
-      ->Check(InRange(1, 1 << 20))
-      ->TypeName("N")
-      ->Group(limits);
-  app->AddOption("--max-queued-tokens", flags->model.scheduler.max_queued_tokens,
-                 "Tokens that wait for a model; more are told to come back (429).")
-      ->Check(at_least_one)
-      ->TypeName("TOKENS")
-      ->Group(limits);
-  app->AddOption("--max-queued-rows", flags->model.scheduler.max_queued_rows,
-                 "Sequences that wait for a model; more are told to come back (429).")
-      ->Check(at_least_one)
-      ->TypeName("N")
-      ->Group(limits);
-  app->AddOption("--bulk-every", flags->model.scheduler.bulk_every,
-                 "While interactive and bulk work wait, bulk gets one part of the model's time, "
-                 "interactive work this many.")
-      ->Check(InRange(1, 1 << 20))
-      ->TypeName("N")
-      ->Group(limits);
-  app->AddSwitch(
-         "--token-input,!--no-token-input", flags->model.limits.token_input,
-         "Take token ids as input, or refuse them (400): clients that send those of another "
-         "tokenizer, as some made for OpenAI do, get worthless vectors. [on]")
-      ->Group("Texts");
+  limits.Add("--max-client-batch-size", flags->model.limits.inputs_per_request, "N",
+             InRange(1, 1 << 20), "Inputs or documents of one request.");
+  limits.Add("--max-concurrent-requests", flags->model.limits.concurrent_requests, "N",
+             InRange(1, 1 << 20),
+             "Requests worked on at once; more are told to come back (429). Bulk work may fill 3/4 "
+             "of this and of the queues.");
+  limits.Add("--max-queued-tokens", flags->model.scheduler.max_queued_tokens, "TOKENS",
+             at_least_one, "Tokens that wait for a model; more are told to come back (429).");
+  limits.Add("--max-queued-rows", flags->model.scheduler.max_queued_rows, "N", at_least_one,
+             "Sequences that wait for a model; more are told to come back (429).");
+  limits.Add("--bulk-every", flags->model.scheduler.bulk_every, "N", InRange(1, 1 << 20),
+             "While interactive and bulk work wait, bulk gets one part of the model's time, "
+             "interactive work this many.");
+  const FlagGroup texts(app, "Texts");
+  texts.Switch("--token-input,!--no-token-input", flags->model.limits.token_input,
+               "Take token ids as input, or refuse them (400): clients that send those of another "
+               "tokenizer, as some made for OpenAI do, get worthless vectors. [on]");
   static const std::map<std::string, bool> kTokenIds = {{"model", true}, {"refuse", false}};
-  app->AddOption(
-         "--openai-token-ids", flags->model.limits.openai_token_ids,
-         "Token ids as input of /v1/embeddings: taken as the model's own, or refused (400), "
-         "for clients that send those of OpenAI's tokenizer.")
+  texts
+      .Add("--openai-token-ids", flags->model.limits.openai_token_ids, "model|refuse",
+           "Token ids as input of /v1/embeddings: taken as the model's own, or refused (400), for "
+           "clients that send those of OpenAI's tokenizer.")
       ->Transform(NameOf(kTokenIds, false))
-      ->DefaultText("model")
-      ->TypeName("model|refuse")
-      ->Group("Texts");
-  app->AddOption("--max-body-bytes", flags->server.body_bytes_max, "Longest request body.")
-      ->Check(at_least_one)
-      ->TypeName("BYTES")
-      ->Group(limits);
-  app->AddOption("--max-inflight-bytes", flags->model.limits.inflight_bytes,
-                 "Memory for the bodies, ids, results and answers of all requests; over it they "
-                 "are told to come back (429). Bulk work may fill 3/4.")
-      ->Check(at_least_one)
-      ->TypeName("BYTES")
-      ->Group(limits);
-  AddResidentFlag(app, flags);
-  app->AddOption("--max-response-bytes", flags->model.limits.response_bytes,
-                 "Longest answer, estimated before it is worked out; over it 413.")
-      ->Check(at_least_one)
-      ->TypeName("BYTES")
-      ->Group(limits);
-  app->AddOption("--max-header-bytes", flags->server.header_bytes_max, "Longest request header.")
-      ->Check(InRange(1024, 1 << 20))
-      ->TypeName("BYTES")
-      ->Group(limits);
-  app->AddOption("--max-connections", flags->server.connections_max, "Connections at once.")
-      ->Check(InRange(1, 1 << 20))
-      ->TypeName("N")
-      ->Group(limits);
+      ->DefaultText("model");
+  limits.Add("--max-body-bytes", flags->server.body_bytes_max, "BYTES", at_least_one,
+             "Longest request body.");
+  limits.Add("--max-inflight-bytes", flags->model.limits.inflight_bytes, "BYTES", at_least_one,
+             "Memory for the bodies, ids, results and answers of all requests; over it they are "
+             "told to come back (429). Bulk work may fill 3/4.");
+  AddResidentFlag(limits, flags);
+  limits.Add("--max-response-bytes", flags->model.limits.response_bytes, "BYTES", at_least_one,
+             "Longest answer, estimated before it is worked out; over it 413.");
+  limits.Add("--max-header-bytes", flags->server.header_bytes_max, "BYTES", InRange(1024, 1 << 20),
+             "Longest request header.");
+  limits.Add("--max-connections", flags->server.connections_max, "N", InRange(1, 1 << 20),
+             "Connections at once.");
 }
 
 void AddTimeFlags(FlagSet* app, ServeFlags* flags) {
-  const std::string limits = "Limits";
+  const FlagGroup limits(app, "Limits");
   const auto milliseconds = InRange(int64_t{0}, int64_t{86'400'000});
-  app->AddOption("--request-timeout-ms", flags->request_timeout_ms,
-                 "Longest time of a request; work not begun by then is dropped. "
-                 "X-Request-Timeout-Ms can shorten it. 0 = as long as that header says.")
-      ->Check(milliseconds)
-      ->TypeName("MS")
-      ->Group(limits);
-  app->AddOption("--idle-timeout-ms", flags->idle_timeout_ms,
-                 "Close a kept-alive connection that is silent for so long.")
-      ->Check(milliseconds)
-      ->TypeName("MS")
-      ->Group(limits);
-  app->AddOption("--read-timeout-ms", flags->read_timeout_ms,
-                 "Longest time a client may take to send a header, a body or a message of gRPC.")
-      ->Check(milliseconds)
-      ->TypeName("MS")
-      ->Group(limits);
-  app->AddOption("--write-timeout-ms", flags->write_timeout_ms,
-                 "Longest time a client may take no byte of an answer, or to take a piece of one "
-                 "that is streamed.")
-      ->Check(milliseconds)
-      ->TypeName("MS")
-      ->Group(limits);
-  app->AddOption("--stream-ping-ms", flags->stream_ping_ms,
-                 "A stream of events that was silent for this long gets a comment, which clients "
-                 "skip; 0 = none.")
-      ->Check(milliseconds)
-      ->TypeName("MS")
-      ->Group(limits);
-  app->AddOption("--stream-start-timeout-ms", flags->stream_start_timeout_ms,
-                 "Longest time to the first line of an answer in lines; 0 = as long as the whole "
-                 "request.")
-      ->Check(milliseconds)
-      ->TypeName("MS")
-      ->Group(limits);
-  app->AddOption("--max-stream-unread-bytes", flags->server.stream_unread_bytes_max,
-                 "Bytes made ahead for a client that reads an answer in lines slowly. It is "
-                 "dropped if it does not take a quarter of this within --write-timeout-ms.")
-      ->Check(InRange(int64_t{4096}, int64_t{1} << 30))
-      ->TypeName("BYTES")
-      ->Group(limits);
-  app->AddOption("--shutdown-delay-s", flags->shutdown_delay_s,
-                 "On SIGTERM or SIGINT, how long requests are still taken while /readyz says 503 "
-                 "and answers say Connection: close, so that proxies send their requests "
-                 "elsewhere first; --shutdown-timeout-s begins then.")
-      ->Check(InRange(0, 86'400))
-      ->TypeName("S")
-      ->Group(limits);
-  app->AddOption("--shutdown-timeout-s", flags->shutdown_timeout_s,
-                 "On SIGTERM or SIGINT, how long requests in flight may take to finish; a second "
-                 "such signal ends the server at once.")
-      ->Check(InRange(0, 86'400))
-      ->TypeName("S")
-      ->Group(limits);
+  limits.Add("--request-timeout-ms", flags->request_timeout_ms, "MS", milliseconds,
+             "Longest time of a request; work not begun by then is dropped. X-Request-Timeout-Ms "
+             "can shorten it. 0 = as long as that header says.");
+  limits.Add("--idle-timeout-ms", flags->idle_timeout_ms, "MS", milliseconds,
+             "Close a kept-alive connection that is silent for so long.");
+  limits.Add("--read-timeout-ms", flags->read_timeout_ms, "MS", milliseconds,
+             "Longest time a client may take to send a header, a body or a message of gRPC.");
+  limits.Add("--write-timeout-ms", flags->write_timeout_ms, "MS", milliseconds,
+             "Longest time a client may take no byte of an answer, or to take a piece of one that "
+             "is streamed.");
+  limits.Add("--stream-ping-ms", flags->stream_ping_ms, "MS", milliseconds,
+             "A stream of events that was silent for this long gets a comment, which clients skip; "
+             "0 = none.");
+  limits.Add(
+      "--stream-start-timeout-ms", flags->stream_start_timeout_ms, "MS", milliseconds,
+      "Longest time to the first line of an answer in lines; 0 = as long as the whole request.");
+  limits.Add("--max-stream-unread-bytes", flags->server.stream_unread_bytes_max, "BYTES",
+             InRange(int64_t{4096}, int64_t{1} << 30),
+             "Bytes made ahead for a client that reads an answer in lines slowly. It is dropped if "
+             "it does not take a quarter of this within --write-timeout-ms.");
+  limits.Add("--shutdown-delay-s", flags->shutdown_delay_s, "S", InRange(0, 86'400),
+             "On SIGTERM or SIGINT, how long requests are still taken while /readyz says 503 and "
+             "answers say Connection: close, so that proxies send their requests elsewhere first; "
+             "--shutdown-timeout-s begins then.");
+  limits.Add("--shutdown-timeout-s", flags->shutdown_timeout_s, "S", InRange(0, 86'400),
+             "On SIGTERM or SIGINT, how long requests in flight may take to finish; a second such "
+             "signal ends the server at once.");
 }
 
 void AddLogFlags(FlagSet* app, ServeFlags* flags) {
-  const std::string log = "Log";
+  const FlagGroup log(app, "Log");
   static const std::map<std::string, RunStages> kRunStages = {
       {"all", RunStages::kAll}, {"tokenize", RunStages::kTokenize}, {"infer", RunStages::kInfer}};
-  app->AddOption("--run-stages", flags->model.limits.run_stages,
-                 "For measuring only, answers are worthless: tokenize stops before the model and "
-                 "answers zeros; infer makes up ids from the length of a text. Answers say so in "
-                 "X-Penstock-Run-Stages.")
+  FlagGroup(app, "Measuring")
+      .Add("--run-stages", flags->model.limits.run_stages, "STAGES",
+           "For measuring only, answers are worthless: tokenize stops before the model and answers "
+           "zeros; infer makes up ids from the length of a text. Answers say so in "
+           "X-Penstock-Run-Stages.")
       ->Transform(NameOf(kRunStages))
-      ->DefaultText("all")
-      ->TypeName("STAGES")
-      ->Group("Measuring");
-  app->AddSwitch("--access-log", flags->server.access_log,
-                 "Log a line for each request, whatever --log-level is.")
-      ->Group(log);
-  app->AddOption("--slow-request-ms", flags->slow_request_ms,
-                 "Log interactive requests that take longer, with the time of each stage, 5 a "
-                 "second at most. A text is slow where all but its decoding takes so long, or a "
-                 "token a quarter of it; its length does not count. 0 = none.")
-      ->Check(InRange(int64_t{0}, int64_t{86'400'000}))
-      ->TypeName("MS")
-      ->Group(log);
-  app->AddOption("--stage-timers", flags->stage_timers,
-                 "Time the stages of every request, for /v1/stats, /metrics and the log of slow "
-                 "requests: on or off.")
-      ->Check(OneOf({"on", "off"}))
-      ->TypeName("ON|OFF")
-      ->Group(log);
+      ->DefaultText("all");
+  log.Switch("--access-log", flags->server.access_log,
+             "Log a line for each request, whatever --log-level is.");
+  log.Add("--slow-request-ms", flags->slow_request_ms, "MS",
+          InRange(int64_t{0}, int64_t{86'400'000}),
+          "Log interactive requests that take longer, with the time of each stage, 5 a second at "
+          "most. A text is slow where all but its decoding takes so long, or a token a quarter of "
+          "it; its length does not count. 0 = none.");
+  log.Add("--stage-timers", flags->stage_timers, "ON|OFF", OneOf({"on", "off"}),
+          "Time the stages of every request, for /v1/stats, /metrics and the log of slow requests: "
+          "on or off.");
 }
 
 Status CheckTlsFlags(const ServerOptions& server) {

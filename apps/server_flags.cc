@@ -43,34 +43,21 @@ bool IsOfLocalModels(const std::string& name, const std::string& group) {
 }  // namespace
 
 void AddServerFlags(CommandLine* line, ServerFlags* flags) {
-  FlagSet* const app = &line->flags();
-  const std::string group = "By a server";
-  app->AddOption("--url", flags->url,
-                 "Server to send the texts to, such as http://127.0.0.1:8080, instead of loading "
-                 "a model. What may pass is tried again. --model is the name it serves, if it "
-                 "serves several.")
-      ->TypeName("URL")
-      ->Group(group);
-  app->AddOption("--api-key", flags->api_key,
-                 "Key for that server. Better a file, or set as PENSTOCK_API_KEY: others can read "
-                 "command lines.")
-      ->TypeName("KEY")
-      ->Group(group);
-  app->AddOption("--api-key-file", flags->api_key_file,
-                 "File whose first line that is not a # comment is the key. --api-key goes before.")
-      ->TypeName("FILE")
-      ->Group(group);
-  app->AddOption("--connect-timeout", flags->connect_timeout_s,
-                 "Seconds to wait for a server that has not answered once.")
-      ->Check(InRange(1, 3600))
-      ->TypeName("S")
-      ->Group(group);
-  app->AddOption("--ca-cert", flags->ca_cert,
-                 "Certificates to trust, as PEM. Default: SSL_CERT_FILE, else the system's.")
-      ->TypeName("FILE")
-      ->Group(group);
-  app->AddSwitch("--insecure", flags->insecure, "Do not check the server's certificate.")
-      ->Group(group);
+  const FlagGroup group(&line->flags(), "By a server");
+  group.Add(
+      "--url", flags->url, "URL",
+      "Server to send the texts to, such as http://127.0.0.1:8080, instead of loading a model. "
+      "What may pass is tried again. --model is the name it serves, if it serves several.");
+  group.Add("--api-key", flags->api_key, "KEY",
+            "Key for that server. Better a file, or set as PENSTOCK_API_KEY: others can read "
+            "command lines.");
+  group.Add("--api-key-file", flags->api_key_file, "FILE",
+            "File whose first line that is not a # comment is the key. --api-key goes before.");
+  group.Add("--connect-timeout", flags->connect_timeout_s, "S", InRange(1, 3600),
+            "Seconds to wait for a server that has not answered once.");
+  group.Add("--ca-cert", flags->ca_cert, "FILE",
+            "Certificates to trust, as PEM. Default: SSL_CERT_FILE, else the system's.");
+  group.Switch("--insecure", flags->insecure, "Do not check the server's certificate.");
 }
 
 Status CheckForServer(const CommandLine& line) {

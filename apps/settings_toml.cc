@@ -8,7 +8,6 @@
 
 #include "common/printable.h"
 #include "common/split_list.h"
-#include "flag_values.h"
 #include "settings.h"
 
 namespace penstock {

@@ -99,7 +99,7 @@ int RunShow(const std::vector<std::string>& args) {
   std::vector<std::string> references;
   bool json = false;
   AddReferences(&line, &references, "As for penstock pull.");
-  line.flags().AddSwitch("--json", json, "One JSON object a model.")->Group("Output");
+  FlagGroup(&line.flags(), "Output").Switch("--json", json, "One JSON object a model.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   LogWarnings();
   if (references.empty()) return line.FailUsage("name a model: owner/name");

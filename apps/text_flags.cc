@@ -19,9 +19,9 @@ constexpr std::pair<const char*, TextEncoding> kEncodings[] = {
 
 // A flag whose value is one of a few names.
 template <typename Choice, size_t size>
-Flag* AddChoice(FlagSet* app, const std::string& flag, Choice* value,
-                const std::pair<const char*, Choice> (&choices)[size],
-                const std::string& description) {
+void AddChoice(const FlagGroup& group, const std::string& flag, Choice* value,
+               const std::string& type, const std::pair<const char*, Choice> (&choices)[size],
+               const std::string& description) {
   std::vector<std::string> names;
   for (const auto& [name, choice] : choices) names.emplace_back(name);
   const auto choose = [value, &choices](const std::string& typed) {
@@ -29,7 +29,7 @@ Flag* AddChoice(FlagSet* app, const std::string& flag, Choice* value,
       if (typed == name) *value = choice;
     }
   };
-  return app->AddOptionFunction<std::string>(flag, choose, description)
+  group.AddFunction<std::string>(flag, choose, type, description)
       ->Check(OneOf(names))
       ->DefaultText(choices[0].first);
 }
@@ -84,53 +84,36 @@ Status CheckInput(const TextFlags& flags) {
 }
 
 void AddInputFlags(CommandLine* line, InputOptions* options) {
-  FlagSet& app = line->flags();
-  const std::string group = "Input";
-  AddChoice(&app, "--format", &options->format, kFormats,
+  const FlagGroup group(&line->flags(), "Input");
+  AddChoice(group, "--format", &options->format, "FORMAT", kFormats,
             "text: a line each. jsonl: a JSON string or object a line. json: an array of "
             "these. csv, tsv: a table, its first line names the columns. auto: by the first "
-            "bytes, then the name of a file. gzip and zstd are unpacked in any case.")
-      ->TypeName("FORMAT")
-      ->Group(group);
-  app.AddOption("--text-field", options->text_fields,
-                "Field of the objects, or column of the table, that is the text. May be given "
-                "again: the texts are joined. [the first there is of text, input, content]")
-      ->AllowExtraArgs(false)
-      ->DefaultText("")
-      ->TypeName("NAME")
-      ->Group(group);
-  app.AddOptionFunction<std::string>(
-         "--join", [options](const std::string& typed) { options->join = WithEscapes(typed); },
-         "Separator of the texts of several fields; \\n is a newline. [a blank]")
-      ->TypeName("TEXT")
-      ->Group(group);
-  app.AddOption("--id-field", options->id_field,
-                "Field or column that identifies a text: a string or an integer.")
-      ->TypeName("NAME")
-      ->Group(group);
-  AddChoice(&app, "--encoding", &options->encoding, kEncodings,
-            "Encoding of the files: utf-8, latin1, windows-1252 or utf-16.")
-      ->TypeName("NAME")
-      ->Group(group);
+            "bytes, then the name of a file. gzip and zstd are unpacked in any case.");
+  group
+      .AddRepeated("--text-field", options->text_fields, "NAME",
+                   "Field of the objects, or column of the table, that is the text. May be given "
+                   "again: the texts are joined. [the first there is of text, input, content]")
+      ->DefaultText("");
+  group.AddFunction<std::string>(
+      "--join", [options](const std::string& typed) { options->join = WithEscapes(typed); }, "TEXT",
+      "Separator of the texts of several fields; \\n is a newline. [a blank]");
+  group.Add("--id-field", options->id_field, "NAME",
+            "Field or column that identifies a text: a string or an integer.");
+  AddChoice(group, "--encoding", &options->encoding, "NAME", kEncodings,
+            "Encoding of the files: utf-8, latin1, windows-1252 or utf-16.");
 }
 
 void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string& what) {
   FlagSet& app = line->flags();
   app.AddOption("FILES", flags->files, what + "; none or - is stdin.");
   AddInputFlags(line, &flags->input);
-  const std::string group = "Output";
+  const FlagGroup group(&app, "Output");
   const bool matrices = line->name() == "embed";
   const FlagRule name([matrices](std::string& path) { return CheckOutputName(path, matrices); },
                       "");
-  app.AddOption("-o,--output", flags->output, "File to write; none or - is stdout.")
-      ->Check(name)
-      ->TypeName("FILE")
-      ->Group(group);
-  app.AddOption("--batch", flags->batch, "Inputs handed over at a time.")
-      ->Check(InRange(1, 2048))
-      ->TypeName("N")
-      ->Group(group);
-  app.AddSwitch("-q,--quiet", flags->quiet, "No progress on stderr.")->Group(group);
+  group.Add("-o,--output", flags->output, "FILE", name, "File to write; none or - is stdout.");
+  group.Add("--batch", flags->batch, "N", InRange(1, 2048), "Inputs handed over at a time.");
+  group.Switch("-q,--quiet", flags->quiet, "No progress on stderr.");
 }
 
 }  // namespace penstock

@@ -99,15 +99,12 @@ int RunTokenize(const std::vector<std::string>& args) {
       "Folder with tokenizer.json or a GGUF file, such a file, or owner/name[@revision] on the "
       "Hugging Face hub.");
   AddTextFlags(&line, &flags.text, "Texts: lines, JSON, CSV or TSV");
-  const std::string group = "Tokens";
-  FlagSet& app = line.flags();
-  app.AddOption("--prompt-name", flags.prompt_name, "Prompt of the model to put before a text.")
-      ->TypeName("NAME")
-      ->Group(group);
-  app.AddSwitch("--special-tokens,!--no-special-tokens", flags.special_tokens,
-                "With those the model's template adds, or without. [on]")
-      ->Group(group);
-  app.AddSwitch("--table", flags.table, "Print a table to read.")->Group(group);
+  const FlagGroup group(&line.flags(), "Tokens");
+  group.Add("--prompt-name", flags.prompt_name, "NAME",
+            "Prompt of the model to put before a text.");
+  group.Switch("--special-tokens,!--no-special-tokens", flags.special_tokens,
+               "With those the model's template adds, or without. [on]");
+  group.Switch("--table", flags.table, "Print a table to read.");
   AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   return RunTextCommand({&line, &flags.model, &flags.server, &flags.text, true},

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <thread>
 
 #include "api/service_impl.h"
 #include "common/processors.h"

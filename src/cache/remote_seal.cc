@@ -11,7 +11,6 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <span>
 
 namespace penstock {
 namespace {

@@ -64,7 +64,6 @@ class Lexer {
 
  private:
   std::string_view Rest() const { return std::string_view(text_).substr(at_); }
-  bool Starts(std::string_view sign) const { return Rest().starts_with(sign); }
 
   void Push(TokenKind kind, std::string_view text) {
     if (tokens_.size() >= kTokensMax) FailAt(line_, "the template has too many tokens");

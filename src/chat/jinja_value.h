@@ -248,7 +248,6 @@ class Heap {
   Value List(std::vector<Value> items, Kind kind = Kind::kList);
   Value Tuple(std::vector<Value> items) { return List(std::move(items), Kind::kTuple); }
   const Limits& limits() const { return limits_; }
-  size_t live_bytes() const { return live_; }
 
  private:
   friend class Value;

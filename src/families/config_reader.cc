@@ -1,7 +1,6 @@
 #include "families/config_reader.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/printable.h"
 #include "families/encoder_json.h"

@@ -1,7 +1,6 @@
 #include "families/decoder_files.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
 #include <utility>

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "common/printable.h"
 #include "families/config_fields.h"

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "common/printable.h"
 #include "families/architecture_keys.h"

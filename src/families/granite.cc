@@ -1,5 +1,4 @@
 // Granite: Llama with four multipliers.
-#include <iterator>
 
 #include "families/config_fields.h"
 #include "families/decoder_family.h"

@@ -1,6 +1,5 @@
 // The files of a model: opened, put in order, and checked against each other.
 #include <cstdio>
-#include <filesystem>
 #include <utility>
 
 #include "common/printable.h"

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
-#include <optional>
 
 #include "common/json.h"
 #include "common/printable.h"

@@ -3,46 +3,22 @@
 #include <algorithm>
 #include <string>
 
+#include "common/name_table.h"
 #include "frontend/route_info.h"
 
 namespace penstock {
 
 const char* FailureKind(int status) {
-  switch (status) {
-    case 400:
-      return "invalid_argument";
-    case 401:
-      return "unauthenticated";
-    case 403:
-      return "forbidden";
-    case 404:
-      return "not_found";
-    case 405:
-      return "method_not_allowed";
-    case 408:
-      return "request_timeout";
-    case 413:
-      return "payload_too_large";
-    case 415:
-      return "unsupported_media_type";
-    case 422:
-      return "unprocessable";
-    case 424:
-      return "failed_dependency";
-    case 429:
-      return "resource_exhausted";
-    case 431:
-      return "header_too_large";
-    case 499:
-      return "cancelled";
-    case 500:
-      return "internal";
-    case 501:
-      return "not_implemented";
-    case 503:
-      return "unavailable";
-  }
-  return "other";
+  static constexpr NumberName kKinds[] = {
+      {400, "invalid_argument"},   {401, "unauthenticated"},
+      {403, "forbidden"},          {404, "not_found"},
+      {405, "method_not_allowed"}, {408, "request_timeout"},
+      {413, "payload_too_large"},  {415, "unsupported_media_type"},
+      {422, "unprocessable"},      {424, "failed_dependency"},
+      {429, "resource_exhausted"}, {431, "header_too_large"},
+      {499, "cancelled"},          {500, "internal"},
+      {501, "not_implemented"},    {503, "unavailable"}};
+  return NameOfNumber(kKinds, status, "other");
 }
 
 HttpMetrics::Series HttpMetrics::AddSeries(Metrics* metrics, const char* path, const char* method) {

@@ -75,10 +75,6 @@ Status KeyRing::Reload() {
   return Status::Ok();
 }
 
-bool KeyRing::HasFiles() const {
-  return !user_files_.empty() || !bulk_files_.empty() || !admin_files_.empty();
-}
-
 std::shared_ptr<const KeySets> KeyRing::Get() const {
   const std::lock_guard lock(mutex_);
   return sets_;

@@ -43,8 +43,6 @@ class KeyRing {
 
   // Rereads the files; if one fails, all keys stay as they were.
   Status Reload();
-  // Whether there is a file to read again.
-  bool HasFiles() const;
 
   // Any thread.
   std::shared_ptr<const KeySets> Get() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "common/name_table.h"
 #include "http/stream.h"
 
 namespace penstock {
@@ -12,53 +13,29 @@ std::unique_ptr<Stream> Responder::Begin(HttpResponse head, std::function<void()
 }
 
 const char* ReasonPhrase(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 204:
-      return "No Content";
-    case 304:
-      return "Not Modified";
-    case 308:
-      return "Permanent Redirect";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 413:
-      return "Payload Too Large";
-    case 415:
-      return "Unsupported Media Type";
-    case 417:
-      return "Expectation Failed";
-    case 422:
-      return "Unprocessable Entity";
-    case 424:
-      return "Failed Dependency";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 499:
-      return "Client Closed Request";
-    case 500:
-      return "Internal Server Error";
-    case 501:
-      return "Not Implemented";
-    case 503:
-      return "Service Unavailable";
-    case 505:
-      return "HTTP Version Not Supported";
-  }
-  return "Unknown";
+  static constexpr NumberName kPhrases[] = {{200, "OK"},
+                                            {204, "No Content"},
+                                            {304, "Not Modified"},
+                                            {308, "Permanent Redirect"},
+                                            {400, "Bad Request"},
+                                            {401, "Unauthorized"},
+                                            {403, "Forbidden"},
+                                            {404, "Not Found"},
+                                            {405, "Method Not Allowed"},
+                                            {408, "Request Timeout"},
+                                            {413, "Payload Too Large"},
+                                            {415, "Unsupported Media Type"},
+                                            {417, "Expectation Failed"},
+                                            {422, "Unprocessable Entity"},
+                                            {424, "Failed Dependency"},
+                                            {429, "Too Many Requests"},
+                                            {431, "Request Header Fields Too Large"},
+                                            {499, "Client Closed Request"},
+                                            {500, "Internal Server Error"},
+                                            {501, "Not Implemented"},
+                                            {503, "Service Unavailable"},
+                                            {505, "HTTP Version Not Supported"}};
+  return NameOfNumber(kPhrases, status, "Unknown");
 }
 
 namespace {

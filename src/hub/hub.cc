@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "common/log.h"

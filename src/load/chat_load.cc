@@ -4,159 +4,69 @@
 
 #include <algorithm>
 #include <charconv>
-#include <deque>
 #include <memory>
 #include <random>
 #include <vector>
 
 #include "load/chat_client.h"
 #include "load/clock_units.h"
-#include "load/process_stat.h"
+#include "load/load_run.h"
 
 namespace penstock {
 namespace {
 
-namespace asio = boost::asio;
-using boost::system::error_code;
 using Clock = ChatTurn::Clock;
 
-// After a refusal or a lost connection: a server would be asked again as fast as the processor can.
+// After a refusal or a lost connection.
 constexpr std::chrono::milliseconds kPauseAfterFailure{50};
-constexpr std::chrono::milliseconds kGiveUpInterval{200};
 
 class ChatRun final : public ChatClient::Owner {
  public:
-  ChatRun(const HttpTarget& target, const ChatLoad& load, const LoadWindow& window)
-      : target_(target),
-        load_(load),
-        during_(window),
+  ChatRun(const HttpTarget& target, const ChatLoad& load)
+      : load_(load),
         requests_(target, load.request, load.scale, load.seed),
-        random_(load.seed + 1) {}
+        random_(load.seed + 1),
+        clients_(
+            &run_, {load.rate, 1, load.concurrency, kPauseAfterFailure}, &random_,
+            [this] { return std::make_unique<ChatClient>(&place_, this); },
+            [this](ChatClient* client, Clock::time_point intended) { Issue(client, intended); }) {}
 
-  Expected<ChatResult> Run();
+  Expected<ChatResult> Run(const HttpTarget& target, const LoadWindow& window);
 
   void OnWritten() override { ++result_.sent; }
   void OnToken(const ChatTurn& turn, double gap_ms) override;
   void OnDone(ChatClient* client, ChatClient::Outcome outcome) override;
 
  private:
-  bool InWindow(Clock::time_point t) const { return t >= begin_ && t < end_; }
-  bool MayIssue() const {
-    return !stopped_ && Clock::now() < end_ &&
-           (during_.requests_max == 0 || issued_ < during_.requests_max);
-  }
-  void StopIfDone() {
-    if (outstanding_ == 0 && !MayIssue()) context_.stop();
-  }
   double Uniform() { return std::uniform_real_distribution<double>(0, 1)(random_); }
-
-  ChatClient* NewClient() {
-    clients_.push_back(std::make_unique<ChatClient>(&place_, this));
-    return clients_.back().get();
-  }
   void Issue(ChatClient* client, Clock::time_point intended);
-  void IssueAfterPause(ChatClient* client);
-  void ScheduleArrival();
-  void Arrive();
   void CountAnswer(const ChatTurn& turn);
   void CountWhole(const ChatTurn& turn);
   bool Meets(double first_ms, double token_ms, double whole_ms) const;
-
-  void BeginWindow();
-  void EndWindow();
-  void AskWhetherToGiveUp();
-  void ReadClocks();
   void AbandonAll();
 
-  asio::io_context context_{1};
-  const HttpTarget target_;
+  LoadRun run_;
   const ChatLoad load_;
-  const LoadWindow during_;
   ChatRequests requests_;
   std::mt19937_64 random_;
-  std::unique_ptr<asio::ssl::context> tls_;
   ChatClient::Place place_;
-  asio::steady_timer arrival_timer_{context_}, phase_timer_{context_}, give_up_timer_{context_};
-  Clock::time_point begin_, end_, next_arrival_, last_answer_;
-  uint64_t issued_ = 0, outstanding_ = 0;
-  bool stopped_ = false, began_ = false, ended_ = false;
-  std::vector<std::unique_ptr<ChatClient>> clients_;
-  std::vector<ChatClient*> idle_;          // open loop
-  std::deque<Clock::time_point> backlog_;  // open loop: arrived, no connection free
+  ClientPool<ChatClient> clients_;
   ChatResult result_;
 };
 
-Expected<ChatResult> ChatRun::Run() {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto endpoint, ResolveTarget(target_, &context_));
-  PENSTOCK_ASSIGN_OR_RETURN(tls_, MakeTlsContext(target_));
-  PENSTOCK_RETURN_IF_ERROR(CheckReachable(target_, endpoint, &context_, tls_.get()));
-  place_ = {&context_, tls_.get(), endpoint, target_.host, load_.slow_bytes_per_s};
-  begin_ = Clock::now() + Seconds(during_.warmup_s);
-  end_ = begin_ + Seconds(during_.duration_s);
-  phase_timer_.expires_at(begin_);
-  phase_timer_.async_wait([this](error_code ec) {
-    if (!ec) BeginWindow();
-  });
-  if (during_.give_up) AskWhetherToGiveUp();
-  if (load_.rate > 0) {
-    next_arrival_ = Clock::now();
-    ScheduleArrival();
-  } else {
-    for (int i = 0; i < load_.concurrency; ++i) Issue(NewClient(), Clock::now());
-  }
-  context_.run();
-  if (began_ && !ended_) ReadClocks();
+Expected<ChatResult> ChatRun::Run(const HttpTarget& target, const LoadWindow& window) {
+  PENSTOCK_RETURN_IF_ERROR(run_.Open(target, window));
+  place_ = {&run_.context, run_.tls.get(), run_.endpoint, target.host, load_.slow_bytes_per_s};
+  run_.Drive([this] { clients_.Begin(); }, [this] { clients_.Stop(); });
   AbandonAll();
-  const auto over = during_.requests_max == 0 ? end_ : std::min(end_, last_answer_);
-  result_.seconds = std::max(1e-9, Ms(over - begin_) / 1000);
+  result_.not_sent = clients_.not_sent();
+  result_.seconds = run_.seconds();
+  result_.client_cpu_s = run_.client_cpu_s();
+  result_.server_cpu_s = run_.server_cpu_s();
   return std::move(result_);
 }
 
-void ChatRun::BeginWindow() {
-  began_ = true;
-  result_.client_cpu_s = ThreadCpuSeconds();
-  if (during_.server_pid > 0) result_.server_cpu_s = ProcessCpuSeconds(during_.server_pid);
-  phase_timer_.expires_at(end_);
-  phase_timer_.async_wait([this](error_code ec) {
-    if (!ec) EndWindow();
-  });
-}
-
-void ChatRun::EndWindow() {
-  ReadClocks();
-  stopped_ = true;
-  arrival_timer_.cancel();
-  if (outstanding_ == 0) return context_.stop();
-  phase_timer_.expires_at(end_ + Seconds(during_.drain_s));
-  phase_timer_.async_wait([this](error_code ec) {
-    if (!ec) context_.stop();
-  });
-}
-
-void ChatRun::ReadClocks() {
-  ended_ = true;
-  result_.client_cpu_s = ThreadCpuSeconds() - result_.client_cpu_s;
-  if (during_.server_pid == 0) return;
-  result_.server_cpu_s = ProcessCpuSeconds(during_.server_pid) - result_.server_cpu_s;
-}
-
-void ChatRun::AskWhetherToGiveUp() {
-  give_up_timer_.expires_after(kGiveUpInterval);
-  give_up_timer_.async_wait([this](error_code) {
-    if (!during_.give_up()) return AskWhetherToGiveUp();
-    stopped_ = true;
-    end_ = std::min(end_, Clock::now());
-    context_.stop();
-  });
-}
-
 void ChatRun::Issue(ChatClient* client, Clock::time_point intended) {
-  if (!MayIssue()) {
-    if (load_.rate > 0) idle_.push_back(client);
-    return StopIfDone();
-  }
-  ++issued_;
-  ++outstanding_;
   ChatTurn turn;
   turn.slow = load_.slow_share > 0 && Uniform() < load_.slow_share;
   // A deadline is for the whole answer: a slow reader would miss it by that alone.
@@ -171,42 +81,13 @@ void ChatRun::Issue(ChatClient* client, Clock::time_point intended) {
   }
   turn.bytes = std::move(request.bytes);
   turn.intended = intended;
-  turn.measured = InWindow(intended);
+  turn.measured = run_.InWindow(intended);
   client->Start(std::move(turn));
-}
-
-void ChatRun::IssueAfterPause(ChatClient* client) {
-  auto timer = std::make_shared<asio::steady_timer>(context_, kPauseAfterFailure);
-  timer->async_wait([this, client, timer](error_code) { Issue(client, Clock::now()); });
-}
-
-void ChatRun::ScheduleArrival() {
-  next_arrival_ += Seconds(std::exponential_distribution<double>(load_.rate)(random_));
-  arrival_timer_.expires_at(next_arrival_);
-  arrival_timer_.async_wait([this](error_code ec) {
-    if (!ec) Arrive();
-  });
-}
-
-void ChatRun::Arrive() {
-  if (!MayIssue()) return StopIfDone();
-  if (!idle_.empty()) {
-    ChatClient* const client = idle_.back();
-    idle_.pop_back();
-    Issue(client, next_arrival_);
-  } else if (clients_.size() < static_cast<size_t>(load_.concurrency)) {
-    Issue(NewClient(), next_arrival_);
-  } else if (backlog_.size() < LoadResult::kBacklogMax) {
-    backlog_.push_back(next_arrival_);
-  } else {
-    ++result_.not_sent;
-  }
-  ScheduleArrival();
 }
 
 void ChatRun::OnToken(const ChatTurn& turn, double gap_ms) {
   if (gap_ms < 0 && turn.measured) result_.first_token.Add(Ms(turn.first - turn.intended));
-  if (!InWindow(turn.last)) return;
+  if (!run_.InWindow(turn.last)) return;
   ++result_.tokens;
   if (gap_ms >= 0 && !turn.slow) result_.between_tokens.Add(gap_ms);
 }
@@ -230,7 +111,7 @@ void ChatRun::CountWhole(const ChatTurn& turn) {
     result_.whole_answer.Add(whole_ms);
     if (token_ms > 0 && !turn.slow) result_.per_token.Add(token_ms);
   }
-  if (!InWindow(now)) {
+  if (!run_.InWindow(now)) {
     ++result_.outside;
     return;
   }
@@ -269,7 +150,6 @@ void ChatRun::CountAnswer(const ChatTurn& turn) {
 
 void ChatRun::OnDone(ChatClient* client, ChatClient::Outcome outcome) {
   const ChatTurn& turn = client->turn();
-  last_answer_ = Clock::now();
   bool failed = false;
   switch (outcome) {
     case ChatClient::Outcome::kAnswered:
@@ -285,23 +165,11 @@ void ChatRun::OnDone(ChatClient* client, ChatClient::Outcome outcome) {
       failed = true;
       break;
   }
-  --outstanding_;
-  if (load_.rate <= 0 && failed) {
-    IssueAfterPause(client);
-  } else if (load_.rate <= 0) {
-    Issue(client, Clock::now());
-  } else if (!backlog_.empty()) {
-    const auto intended = backlog_.front();
-    backlog_.pop_front();
-    Issue(client, intended);
-  } else {
-    idle_.push_back(client);
-  }
-  StopIfDone();
+  clients_.Free(client, failed);
 }
 
 void ChatRun::AbandonAll() {
-  for (const auto& client : clients_) {
+  for (const auto& client : clients_.all()) {
     if (!client->busy()) continue;
     ++result_.no_answer;
     if (client->turn().measured) ++result_.errors[ChatResult::kNoAnswer];
@@ -377,7 +245,7 @@ std::string ChatResult::ErrorsText() const {
 Expected<ChatResult> RunChatLoad(const HttpTarget& target, const ChatLoad& load,
                                  const LoadWindow& window) {
   PENSTOCK_RETURN_IF_ERROR(CheckLoad(load));
-  return ChatRun(target, load, window).Run();
+  return ChatRun(target, load).Run(target, window);
 }
 
 }  // namespace penstock

@@ -12,15 +12,12 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <chrono>
-#include <deque>
-#include <limits>
-#include <optional>
 #include <random>
 
 #include "load/clock_units.h"
 #include "load/http_link.h"
 #include "load/http_request.h"
-#include "load/process_stat.h"
+#include "load/load_run.h"
 
 namespace penstock {
 namespace {
@@ -32,7 +29,6 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPauseAfterLoss{20};
-constexpr std::chrono::milliseconds kGiveUpInterval{200};
 
 struct Request {
   WireRequest wire;
@@ -82,51 +78,27 @@ class Client {
   uint64_t serial_ = 0;  // of the request: a timer that has fired cannot be cancelled
 };
 
-// State shared by all streams of a run.
-struct Run {
-  asio::io_context context{1};
-  HttpTarget target;
-  tcp::endpoint endpoint;
-  std::unique_ptr<asio::ssl::context> tls;  // null: plain
-  LoadWindow window;
-  Clock::time_point begin;  // of the window
-  Clock::time_point end;
-  uint64_t issued = 0;
-  uint64_t outstanding = 0;
-  bool stopped = false;  // no further requests are made
-  Clock::time_point last_answer;
-
-  bool InWindow(Clock::time_point t) const { return t >= begin && t < end; }
-  bool MayIssue(Clock::time_point t) const {
-    return !stopped && t < end && (window.requests_max == 0 || issued < window.requests_max);
-  }
-  void StopIfDone() {
-    if (outstanding == 0 && !MayIssue(Clock::now())) context.stop();
-  }
-};
-
 class Stream {
  public:
-  Stream(Run* run, const HttpLoad& load)
-      : run_(run), load_(load), random_(load.seed), arrival_timer_(run->context) {
+  Stream(LoadRun* run, const HttpLoad& load)
+      : run_(run),
+        load_(load),
+        random_(load.seed),
+        clients_(
+            run, {load.rate, load.burst, load.concurrency, kPauseAfterLoss}, &random_,
+            [this] { return std::make_unique<Client>(&run_->context, this); },
+            [this](Client* client, Clock::time_point intended) { Issue(client, intended); }) {
     result_.name = load.name;
   }
 
-  void Start() {
-    if (load_.rate > 0) {
-      next_arrival_ = Clock::now();
-      ScheduleArrival();
-      return;
-    }
-    for (int i = 0; i < load_.concurrency; ++i) Issue(NewClient(), Clock::now());
-  }
-  void StopArrivals() { arrival_timer_.cancel(); }
+  void Start() { clients_.Begin(); }
+  void StopArrivals() { clients_.Stop(); }
 
   void OnWritten() { ++result_.sent; }
   void OnDone(Client* client, Outcome outcome, const HttpLink::Response* response);
   // At the end of the drain.
   void AbandonAll() {
-    for (const auto& client : clients_) {
+    for (const auto& client : clients_.all()) {
       if (!client->busy()) continue;
       ++result_.no_answer;
       if (client->request().written) ++result_.lost_after_sent;
@@ -135,33 +107,23 @@ class Stream {
     }
   }
   LoadResult TakeResult() {
-    result_.connections = clients_.size();
+    result_.connections = clients_.all().size();
+    result_.not_sent = clients_.not_sent();
     return std::move(result_);
   }
 
   const HttpLoad& load() const { return load_; }
-  Run* run() { return run_; }
+  LoadRun* run() { return run_; }
   double Uniform() { return std::uniform_real_distribution<double>(0, 1)(random_); }
 
  private:
-  Client* NewClient() {
-    clients_.push_back(std::make_unique<Client>(&run_->context, this));
-    return clients_.back().get();
-  }
   void Issue(Client* client, Clock::time_point intended);
-  void IssueAfterPause(Client* client);
-  void ScheduleArrival();
-  void Arrive();
   void CountAnswer(const Request& request, const HttpLink::Response& response);
 
-  Run* const run_;
+  LoadRun* const run_;
   const HttpLoad load_;
   std::mt19937_64 random_;
-  asio::steady_timer arrival_timer_;
-  Clock::time_point next_arrival_;
-  std::vector<std::unique_ptr<Client>> clients_;
-  std::vector<Client*> idle_;              // open loop
-  std::deque<Clock::time_point> backlog_;  // open loop: arrived, no connection free
+  ClientPool<Client> clients_;
   LoadResult result_;
 };
 
@@ -169,7 +131,7 @@ void Client::Start(Request request) {
   request_ = std::move(request);
   busy_ = true;
   if (link_ != nullptr) return Write();
-  Run* const run = stream_->run();
+  LoadRun* const run = stream_->run();
   link_ = std::make_shared<HttpLink>(&run->context, run->tls.get());
   link_->Connect(run->endpoint, run->target.host, [this, link = link_](const error_code& ec) {
     if (link != link_) return;
@@ -214,12 +176,6 @@ void Client::Finish(Outcome outcome) {
 }
 
 void Stream::Issue(Client* client, Clock::time_point intended) {
-  if (!run_->MayIssue(Clock::now())) {
-    if (load_.rate > 0) idle_.push_back(client);
-    return;
-  }
-  ++run_->issued;
-  ++run_->outstanding;
   Request request;
   request.with_timeout = load_.timeout_ms > 0 && Uniform() < load_.timeout_share;
   request.leaves = load_.leave_share > 0 && Uniform() < load_.leave_share;
@@ -227,39 +183,6 @@ void Stream::Issue(Client* client, Clock::time_point intended) {
   request.intended = intended;
   request.measured = run_->InWindow(intended);
   client->Start(std::move(request));
-}
-
-// A server that refuses connections would be asked again as fast as the processor can.
-void Stream::IssueAfterPause(Client* client) {
-  auto timer = std::make_shared<asio::steady_timer>(run_->context, kPauseAfterLoss);
-  timer->async_wait([this, client, timer](error_code) { Issue(client, Clock::now()); });
-}
-
-void Stream::ScheduleArrival() {
-  std::exponential_distribution<double> gap(load_.rate / load_.burst);
-  next_arrival_ += Seconds(gap(random_));
-  arrival_timer_.expires_at(next_arrival_);
-  arrival_timer_.async_wait([this](error_code ec) {
-    if (!ec) Arrive();
-  });
-}
-
-void Stream::Arrive() {
-  if (!run_->MayIssue(Clock::now())) return run_->StopIfDone();
-  for (int i = 0; i < load_.burst; ++i) {
-    if (!idle_.empty()) {
-      Client* const client = idle_.back();
-      idle_.pop_back();
-      Issue(client, next_arrival_);
-    } else if (clients_.size() < static_cast<size_t>(load_.concurrency)) {
-      Issue(NewClient(), next_arrival_);
-    } else if (backlog_.size() < LoadResult::kBacklogMax) {
-      backlog_.push_back(next_arrival_);
-    } else {
-      ++result_.not_sent;
-    }
-  }
-  ScheduleArrival();
 }
 
 void Stream::CountAnswer(const Request& request, const HttpLink::Response& response) {
@@ -287,7 +210,6 @@ void Stream::CountAnswer(const Request& request, const HttpLink::Response& respo
 
 void Stream::OnDone(Client* client, Outcome outcome, const HttpLink::Response* response) {
   const Request& request = client->request();
-  run_->last_answer = Clock::now();
   switch (outcome) {
     case Outcome::kAnswered:
       CountAnswer(request, *response);
@@ -301,19 +223,7 @@ void Stream::OnDone(Client* client, Outcome outcome, const HttpLink::Response* r
       if (request.measured) ++result_.errors[LoadResult::kLost];
       break;
   }
-  --run_->outstanding;
-  if (load_.rate <= 0 && outcome == Outcome::kLost) {
-    IssueAfterPause(client);
-  } else if (load_.rate <= 0) {
-    Issue(client, Clock::now());
-  } else if (!backlog_.empty()) {
-    const auto intended = backlog_.front();
-    backlog_.pop_front();
-    Issue(client, intended);
-  } else {
-    idle_.push_back(client);
-  }
-  run_->StopIfDone();
+  clients_.Free(client, outcome == Outcome::kLost);
 }
 
 Status CheckLoad(const HttpLoad& load) {
@@ -331,72 +241,6 @@ Status CheckLoad(const HttpLoad& load) {
   return Status::Ok();
 }
 
-// Reads the clocks of processor time at both ends of the window, and ends the run.
-class Conductor {
- public:
-  Conductor(Run* run, std::vector<std::unique_ptr<Stream>>* streams)
-      : run_(run), streams_(streams), timer_(run->context), give_up_timer_(run->context) {}
-
-  void Start() {
-    At(run_->begin, [this] { Begin(); });
-    if (run_->window.give_up) AskWhetherToGiveUp();
-  }
-  double client_cpu_s() const { return client_cpu_s_; }
-  double server_cpu_s() const { return server_cpu_s_; }
-  // For a run that was over before its window was.
-  void EndNow() {
-    if (began_ && !ended_) ReadClocks();
-  }
-
- private:
-  template <typename F>
-  void At(Clock::time_point when, F&& act) {
-    timer_.expires_at(when);
-    timer_.async_wait([act = std::forward<F>(act)](error_code ec) {
-      if (!ec) act();
-    });
-  }
-  void AskWhetherToGiveUp() {
-    give_up_timer_.expires_after(kGiveUpInterval);
-    give_up_timer_.async_wait([this](error_code) {
-      if (!run_->window.give_up()) return AskWhetherToGiveUp();
-      run_->stopped = true;
-      run_->end = std::min(run_->end, Clock::now());
-      run_->context.stop();
-    });
-  }
-  void Begin() {
-    began_ = true;
-    client_cpu_s_ = ThreadCpuSeconds();
-    server_cpu_s_ = ServerCpu();
-    At(run_->end, [this] { End(); });
-  }
-  void End() {
-    ReadClocks();
-    run_->stopped = true;
-    for (const auto& stream : *streams_) stream->StopArrivals();
-    if (run_->outstanding == 0) return run_->context.stop();
-    At(run_->end + Seconds(run_->window.drain_s), [this] { run_->context.stop(); });
-  }
-  void ReadClocks() {
-    ended_ = true;
-    client_cpu_s_ = ThreadCpuSeconds() - client_cpu_s_;
-    server_cpu_s_ = ServerCpu() - server_cpu_s_;
-  }
-  double ServerCpu() const {
-    return run_->window.server_pid > 0 ? ProcessCpuSeconds(run_->window.server_pid) : 0;
-  }
-
-  Run* const run_;
-  std::vector<std::unique_ptr<Stream>>* const streams_;
-  asio::steady_timer timer_;
-  asio::steady_timer give_up_timer_;
-  bool began_ = false;
-  bool ended_ = false;
-  double client_cpu_s_ = 0;
-  double server_cpu_s_ = 0;
-};
-
 }  // namespace
 
 std::string AuthorityOf(const HttpTarget& target) {
@@ -412,27 +256,22 @@ Expected<HttpRunResult> RunHttpLoads(const HttpTarget& target, const std::vector
                                      const LoadWindow& window) {
   if (loads.empty()) return Status::InvalidArgument("there is no load");
   for (const HttpLoad& load : loads) PENSTOCK_RETURN_IF_ERROR(CheckLoad(load));
-  Run run;
-  run.target = target;
-  PENSTOCK_ASSIGN_OR_RETURN(run.endpoint, ResolveTarget(target, &run.context));
-  PENSTOCK_ASSIGN_OR_RETURN(run.tls, MakeTlsContext(target));
-  PENSTOCK_RETURN_IF_ERROR(CheckReachable(target, run.endpoint, &run.context, run.tls.get()));
-  run.window = window;
-  run.begin = Clock::now() + Seconds(window.warmup_s);
-  run.end = run.begin + Seconds(window.duration_s);
+  LoadRun run;
+  PENSTOCK_RETURN_IF_ERROR(run.Open(target, window));
   std::vector<std::unique_ptr<Stream>> streams;
   for (const HttpLoad& load : loads) streams.push_back(std::make_unique<Stream>(&run, load));
-  Conductor conductor(&run, &streams);
-  conductor.Start();
-  for (const auto& stream : streams) stream->Start();
-  run.context.run();
-  conductor.EndNow();
+  run.Drive(
+      [&] {
+        for (const auto& stream : streams) stream->Start();
+      },
+      [&] {
+        for (const auto& stream : streams) stream->StopArrivals();
+      });
 
   HttpRunResult result;
-  const auto over = window.requests_max == 0 ? run.end : std::min(run.end, run.last_answer);
-  result.seconds = std::max(1e-9, Ms(over - run.begin) / 1000);
-  result.client_cpu_s = conductor.client_cpu_s();
-  result.server_cpu_s = conductor.server_cpu_s();
+  result.seconds = run.seconds();
+  result.client_cpu_s = run.client_cpu_s();
+  result.server_cpu_s = run.server_cpu_s();
   for (const auto& stream : streams) {
     stream->AbandonAll();
     result.loads.push_back(stream->TakeResult());

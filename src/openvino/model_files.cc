@@ -177,22 +177,6 @@ Status LookAt(ModelFiles* files) {
 
 }  // namespace
 
-const char* ModelFormatName(ModelFormat format) {
-  switch (format) {
-    case ModelFormat::kOnnx:
-      return "ONNX";
-    case ModelFormat::kIr:
-      return "OpenVINO IR";
-    case ModelFormat::kTfLite:
-      return "TensorFlow Lite";
-    case ModelFormat::kTensorFlowGraph:
-      return "TensorFlow graph";
-    case ModelFormat::kSavedModel:
-      return "TensorFlow SavedModel";
-  }
-  return "?";
-}
-
 bool LooksLikeModel(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);

@@ -18,9 +18,6 @@ enum class ModelFormat {
   kSavedModel,       // TensorFlow: a folder with saved_model.pb
 };
 
-// "ONNX", "OpenVINO IR", ...
-const char* ModelFormatName(ModelFormat format);
-
 struct ModelFiles {
   ModelFormat format = ModelFormat::kOnnx;
   std::string path;    // for the runtime: a file, or the folder of a SavedModel

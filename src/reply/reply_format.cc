@@ -6,14 +6,6 @@
 namespace penstock {
 namespace {
 
-constexpr std::array<std::pair<ToolForm, const char*>, 5> kNames = {{
-    {ToolForm::kNone, "none"},
-    {ToolForm::kHermes, "hermes"},
-    {ToolForm::kLlama, "llama"},
-    {ToolForm::kMistral, "mistral"},
-    {ToolForm::kQwenCoder, "qwen_coder"},
-}};
-
 bool Has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -36,22 +28,6 @@ ToolForm FormOf(std::string_view text) {
 }
 
 }  // namespace
-
-const char* ToolFormName(ToolForm form) {
-  for (const auto& [named, name] : kNames) {
-    if (named == form) return name;
-  }
-  return "?";
-}
-
-Expected<ToolForm> ParseToolForm(std::string_view name) {
-  std::string all;
-  for (const auto& [form, known] : kNames) {
-    if (name == known) return form;
-    all += (all.empty() ? "" : ", ") + std::string(known);
-  }
-  return Status::InvalidArgument("the form of tool calls must be one of " + all);
-}
 
 ReplyFormat DetectReplyFormat(std::string_view chat_template) {
   ReplyFormat format;

@@ -20,11 +20,6 @@ enum class ToolForm {
   kQwenCoder,  // <tool_call><function=f><parameter=key>value</parameter></function></tool_call>
 };
 
-// "none", "hermes", "llama", "mistral", "qwen_coder": for settings and logs.
-const char* ToolFormName(ToolForm form);
-// kInvalidArgument with the names there are.
-Expected<ToolForm> ParseToolForm(std::string_view name);
-
 struct ReplyFormat {
   std::string think_begin, think_end;  // both empty: the model does not think
   bool begins_thinking = false;        // the prompt ends inside a thinking block

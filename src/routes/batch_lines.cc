@@ -1,6 +1,5 @@
 #include "routes/batch_lines.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <fstream>

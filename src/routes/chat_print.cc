@@ -1,6 +1,5 @@
 #include "routes/chat_print.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "routes/cohere.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "routes/chat_messages.h"

@@ -1,5 +1,4 @@
 // The answers of Cohere's chat.
-#include <utility>
 
 #include "common/json_writer.h"
 #include "http/stream_formats.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/json_writer.h"
+#include "common/name_table.h"
 
 namespace penstock {
 namespace {
@@ -16,44 +17,22 @@ const char* OpenAiType(int http_status) {
 }
 
 std::string_view OpenAiCode(int http_status, const Status& status) {
-  switch (http_status) {
-    case 401:
-      return "invalid_api_key";
-    case 403:
-      return "forbidden";
-    case 404:
-      return status.field() == "model" ? "model_not_found" : "not_found";
-    case 405:
-      return "method_not_allowed";
-    case 408:
-      return "request_timeout";
-    case 415:
-      return "unsupported_media_type";
-    case 429:
-      return "rate_limit_exceeded";
-    case 431:
-      return "header_too_large";
-  }
-  return StatusCodeName(status.code());
+  static constexpr NumberName kCodes[] = {
+      {401, "invalid_api_key"},        {403, "forbidden"},
+      {405, "method_not_allowed"},     {408, "request_timeout"},
+      {415, "unsupported_media_type"}, {429, "rate_limit_exceeded"},
+      {431, "header_too_large"}};
+  if (http_status == 404) return status.field() == "model" ? "model_not_found" : "not_found";
+  return NameOfNumber(kCodes, http_status, StatusCodeName(status.code()));
 }
 
 // TEI's ErrorType names; "Authentication", "Forbidden", "NotFound" and "Timeout" are additions.
 const char* TeiType(int http_status) {
-  switch (http_status) {
-    case 401:
-      return "Authentication";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "NotFound";
-    case 408:
-      return "Timeout";
-    case 429:
-      return "Overloaded";
-    case 503:
-      return "Unhealthy";
-  }
-  return http_status >= 500 || http_status == 424 ? "Backend" : "Validation";
+  static constexpr NumberName kTypes[] = {{401, "Authentication"}, {403, "Forbidden"},
+                                          {404, "NotFound"},       {408, "Timeout"},
+                                          {429, "Overloaded"},     {503, "Unhealthy"}};
+  const bool backend = http_status >= 500 || http_status == 424;
+  return NameOfNumber(kTypes, http_status, backend ? "Backend" : "Validation");
 }
 
 }  // namespace

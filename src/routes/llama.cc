@@ -1,6 +1,5 @@
 #include "routes/llama.h"
 
-#include <limits>
 #include <utility>
 
 #include "common/json_writer.h"

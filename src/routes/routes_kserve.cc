@@ -135,7 +135,7 @@ void Load(const RouteCall& call) {
                           Answer<ModelInfo>(call, {}, [](const ModelInfo&) { return "{}"; }));
 }
 
-void Unload(const RouteCall& call) {
+void UnloadFromRepository(const RouteCall& call) {
   if (const Status status = CheckLoadParameters(call); !status.ok()) return call.Fail(status);
   const auto model = call.service->UnloadModel(call.PathPart(0));
   if (!model.ok()) return call.Fail(model.status());
@@ -227,7 +227,7 @@ constexpr Route kKserveRoutes[] = {
     InferRow("/v2/models/{model}/versions/{version}/infer"),
     Row("POST", "/v2/repository/index", RepositoryIndex),
     Row("POST", "/v2/repository/models/{model}/load", Load, RouteFor::kAdmins),
-    Row("POST", "/v2/repository/models/{model}/unload", Unload, RouteFor::kAdmins),
+    Row("POST", "/v2/repository/models/{model}/unload", UnloadFromRepository, RouteFor::kAdmins),
     Row("GET", "/v2/systemsharedmemory/status", AllRegions, RouteFor::kAdmins),
     Row("GET", "/v2/systemsharedmemory/region/{region}/status", OneRegion, RouteFor::kAdmins),
     Row("POST", "/v2/systemsharedmemory/region/{region}/register", RegisterRegion,

@@ -92,7 +92,7 @@ void AnswerEmbed(const RouteCall& call, Expected<OllamaEmbedCall> parsed, const 
                       Answer<EmbedResponse>(call, {{"inputs", field}}, print));
 }
 
-void Embed(const RouteCall& call) {
+void EmbedAsOllama(const RouteCall& call) {
   const auto body = RequestBody::Parse(call.body);
   if (!body.ok()) return call.Fail(body.status());
   AnswerEmbed(call, ParseOllamaEmbed(body->object(), call.service->options()), "input",
@@ -185,7 +185,7 @@ void Show(const RouteCall& call) {
 }
 
 constexpr Route kOllamaRoutes[] = {
-    {"POST", "/api/embed", ErrorBody::kOllama, Embed},
+    {"POST", "/api/embed", ErrorBody::kOllama, EmbedAsOllama},
     {"POST", "/api/embeddings", ErrorBody::kOllama, Embeddings},
     {"POST", "/api/generate", ErrorBody::kOllama, Text<ParseOllamaGenerate>},
     {"POST", "/api/chat", ErrorBody::kOllama, Text<ParseOllamaChat>},

@@ -1,6 +1,5 @@
 // Ollama's pull and delete, which add models of the hub and take them away: for administrators, and
 // only where the server was started for it.
-#include <chrono>
 #include <optional>
 
 #include "api/model_store.h"

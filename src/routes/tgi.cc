@@ -1,7 +1,6 @@
 #include "routes/tgi.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "common/json_writer.h"
 #include "http/stream_formats.h"

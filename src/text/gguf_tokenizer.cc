@@ -1,7 +1,6 @@
 #include "text/gguf_tokenizer.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "common/printable.h"
 #include "text/gguf_models.h"

@@ -1,7 +1,6 @@
 // The pipeline behind the Tokenizer seam: added tokens, normaliser, pre-tokenizers, model,
 // truncation, template. Buffers that grow with the text are per thread and reused.
 #include <algorithm>
-#include <array>
 #include <unordered_map>
 
 #include "common/seeded_hash.h"

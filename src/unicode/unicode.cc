@@ -1,7 +1,6 @@
 #include "unicode/unicode.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <unordered_map>
 
@@ -17,32 +16,91 @@ namespace tables = unicode_tables;
 constexpr uint32_t kSBase = 0xAC00, kLBase = 0x1100, kVBase = 0x1161, kTBase = 0x11A7;
 constexpr uint32_t kLCount = 19, kVCount = 21, kTCount = 28, kNCount = kVCount * kTCount;
 
-// A flat mapping of unicode_tables.h with an index by code point.
+// `first` followed by `second` composes to `composed`.
+struct Pair {
+  uint32_t first, second, composed;
+};
+
+std::vector<Pair> AllPairs() {
+  std::vector<Pair> pairs;
+  const uint32_t* const end = tables::kComposition + tables::kCompositionCount;
+  for (const uint32_t* at = tables::kComposition; at != end;) {
+    const uint32_t second = at[0], count = at[1];
+    at += 2;
+    for (uint32_t i = 0; i < count; ++i, at += 2) pairs.push_back({at[0], second, at[1]});
+  }
+  return pairs;
+}
+
+// A mapping of unicode_tables.h, unfolded, with an index by code point.
 class Mapping {
  public:
-  Mapping(const uint32_t* data, size_t count) : data_(data) {
-    for (size_t i = 0; i < count; i += 2 + data[i + 1]) {
-      keys_.push_back(data[i]);
-      at_.push_back(static_cast<uint32_t>(i));
+  // `pairs`: what they compose to is mapped to its decomposition.
+  Mapping(const uint32_t* blocks, size_t count, std::span<const Pair> pairs = {}) {
+    Entries entries;
+    for (const uint32_t* const end = blocks + count; blocks != end;) {
+      blocks = Unfold(blocks, &entries);
+    }
+    AddComposed(pairs, &entries);
+    std::sort(entries.begin(), entries.end());
+    for (const auto& [key, at] : entries) {
+      keys_.push_back(key);
+      at_.push_back(at);
     }
   }
   std::span<const uint32_t> Find(char32_t c) const {
     const auto it = std::lower_bound(keys_.begin(), keys_.end(), uint32_t(c));
     if (it == keys_.end() || *it != c) return {};
-    const uint32_t* entry = data_ + at_[it - keys_.begin()];
-    return {entry + 2, entry[1]};
+    const uint32_t* entry = texts_.data() + at_[it - keys_.begin()];
+    return {entry + 1, entry[0]};
   }
   const std::vector<uint32_t>& keys() const { return keys_; }
 
  private:
-  const uint32_t* data_;
+  using Entries = std::vector<std::pair<uint32_t, uint32_t>>;  // code point, place in texts_
+
+  // The end of the block.
+  const uint32_t* Unfold(const uint32_t* block, Entries* entries) {
+    const uint32_t first = block[0], count = block[1], length = block[2], step = block[3];
+    const uint32_t rising = step == 0 ? 0 : block[4];
+    const uint32_t* text = block + (step == 0 ? 4 : 5);
+    for (uint32_t n = 0; n < count; ++n) {
+      entries->emplace_back(first + n * std::max(step, 1u), texts_.size());
+      texts_.push_back(length);
+      for (uint32_t i = 0; i < length; ++i) {
+        texts_.push_back(text[i] + (rising >> i & 1) * n * step);
+      }
+      if (step == 0) text += length;
+    }
+    return step == 0 ? text : text + length;
+  }
+
+  void AddComposed(std::span<const Pair> pairs, Entries* entries) {
+    std::unordered_map<uint32_t, const Pair*> pair_of;
+    for (const Pair& pair : pairs) pair_of.emplace(pair.composed, &pair);
+    for (const Pair& pair : pairs) {
+      // The first of a pair may be composed itself, the second is not.
+      std::vector<uint32_t> text = {pair.second, pair.first};
+      for (auto it = pair_of.find(pair.first); it != pair_of.end();
+           it = pair_of.find(text.back())) {
+        text.back() = it->second->second;
+        text.push_back(it->second->first);
+      }
+      entries->emplace_back(pair.composed, texts_.size());
+      texts_.push_back(static_cast<uint32_t>(text.size()));
+      texts_.insert(texts_.end(), text.rbegin(), text.rend());
+    }
+  }
+
   std::vector<uint32_t> keys_, at_;
+  std::vector<uint32_t> texts_;  // each: its length, then its code points
 };
 
 struct Tables {
   UnicodeTable props;
   Mapping lower{tables::kLowercase, tables::kLowercaseCount};
-  Mapping canonical{tables::kCanonical, tables::kCanonicalCount};
+  std::vector<Pair> pairs = AllPairs();
+  Mapping canonical{tables::kCanonical, tables::kCanonicalCount, pairs};
   Mapping compatible{tables::kCompatible, tables::kCompatibleCount};
   std::unordered_map<uint64_t, uint32_t> compositions;
 
@@ -61,7 +119,13 @@ Tables::Tables() {
     const uint32_t end =
         i + 1 < tables::kPropertyRunsCount ? tables::kPropertyRuns[i + 1].start : 0x110000;
     std::fill(flat.begin() + tables::kPropertyRuns[i].start, flat.begin() + end,
-              tables::kPropertyRuns[i].value);
+              tables::kPropertyValues[tables::kPropertyRuns[i].value]);
+  }
+  for (size_t i = 0; i < tables::kPeriodicRunsCount; ++i) {
+    const tables::PeriodicRun& run = tables::kPeriodicRuns[i];
+    for (uint32_t c = run.start; c < run.end; ++c) {
+      flat[c] = tables::kPropertyValues[(c - run.start) % run.period == 0 ? run.value : run.other];
+    }
   }
   for (size_t i = 0; i < tables::kCombiningRunsCount; ++i) {
     const uint32_t end =
@@ -69,8 +133,7 @@ Tables::Tables() {
     if (tables::kCombiningRuns[i].value == 0) continue;
     for (uint32_t c = tables::kCombiningRuns[i].start; c < end; ++c) flat[c] |= kUniCombining;
   }
-  for (size_t i = 0; i < tables::kCompositionCount; ++i) {
-    const auto& pair = tables::kComposition[i];
+  for (const Pair& pair : pairs) {
     compositions.emplace(uint64_t(pair.first) << 32 | pair.second, pair.composed);
     flat[pair.second] |= kUniComposesBack;
   }
@@ -81,8 +144,8 @@ Tables::Tables() {
     flat[c] |= kUniHasCanonical | kUniHasCompatible | kUniNfcChanges | kUniNfkcChanges;
   }
   // A character that some pair composes to is its own NFC (the generator made sure).
-  for (size_t i = 0; i < tables::kCompositionCount; ++i) {
-    flat[tables::kComposition[i].composed] &= ~uint32_t(kUniNfcChanges | kUniNfkcChanges);
+  for (const Pair& pair : pairs) {
+    flat[pair.composed] &= ~uint32_t(kUniNfcChanges | kUniNfkcChanges);
   }
   for (uint32_t c : compatible.keys()) flat[c] |= kUniHasCompatible | kUniNfkcChanges;
   for (uint32_t c = kSBase; c < kSBase + kLCount * kNCount; ++c) {

@@ -11,23 +11,31 @@ struct Run {
   uint32_t start;
   uint32_t value;
 };
-// `first` followed by `second` composes to `composed`.
-struct Pair {
-  uint32_t first, second, composed;
+// From `start` up to `end`: `value` each time `period` code points have passed, else `other`.
+struct PeriodicRun {
+  uint32_t start, end, period, value, other;
 };
 
-extern const Run kPropertyRuns[];  // bits: see UnicodeBits in unicode.h
+// Bits of UnicodeBits in unicode.h; the values of both kinds of runs are indices into them.
+extern const uint32_t kPropertyValues[];
+extern const Run kPropertyRuns[];
 extern const size_t kPropertyRunsCount;
+extern const PeriodicRun kPeriodicRuns[];  // these come over the others
+extern const size_t kPeriodicRunsCount;
 extern const Run kCombiningRuns[];  // canonical combining class
 extern const size_t kCombiningRunsCount;
-// Mappings are flat: code point, length, that many code points; sorted by the first.
+// Mappings are blocks: first code point, how many, length of a text, step, then
+// - step 0: the texts of that many code points in a row;
+// - else: bits, then the text of the first. The others follow at the step, and rise by it in the
+//   characters whose bits are set.
 extern const uint32_t kLowercase[];
 extern const size_t kLowercaseCount;
-extern const uint32_t kCanonical[];  // full decompositions, Hangul left out
+extern const uint32_t kCanonical[];  // full decompositions, without Hangul and kComposition
 extern const size_t kCanonicalCount;
 extern const uint32_t kCompatible[];  // only where it differs from kCanonical
 extern const size_t kCompatibleCount;
-extern const Pair kComposition[];
+// Pairs by their second character: it, how many, then of each pair the first and the composite.
+extern const uint32_t kComposition[];
 extern const size_t kCompositionCount;
 // {ASCII letter, character past ASCII}: equal to the letter when case is ignored.
 extern const Run kCaseFold[];

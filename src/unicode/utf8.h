@@ -44,8 +44,6 @@ inline char32_t DecodeUtf8Before(const char* end, int* length) {
   return DecodeUtf8(p, length);
 }
 
-inline int Utf8LengthOf(char32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4; }
-
 inline void AppendUtf8(char32_t c, std::string* out) {
   if (c < 0x80) {
     out->push_back(char(c));
