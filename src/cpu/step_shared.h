@@ -134,7 +134,7 @@ struct StepShared {
   const BlockLinear& Linear(const PackedLinear* weight) const {
     return static_cast<const BlockLinear&>(*weight);
   }
-  // Of the step under way.
+  // Rows of a sequence in the step under way.
   size_t FirstRow(size_t sequence) const { return static_cast<size_t>(batch->offsets[sequence]); }
   size_t RowsOf(size_t sequence) const { return static_cast<size_t>(batch->length(sequence)); }
   float* Data(ValueId id) const { return values[id]->data(); }

@@ -1,6 +1,5 @@
 // Valid programs, and every way they can be broken.
 #include "program/program.h"
-#include "program/program_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +7,7 @@
 #include <functional>
 
 #include "program/program_cost.h"
+#include "program/program_run.h"
 #include "program/test_fakes.h"
 
 namespace penstock {
