@@ -40,7 +40,7 @@ import re
 import subprocess
 import sys
 
-from checks import forms, wording
+from checks import forms, namespaces, wording
 from checks.ratchet import Ratchets
 from checks.source import ROOT, tracked_files
 
@@ -64,11 +64,6 @@ KNOWN_HASH = re.compile(r"\bstd::hash<\s*(?:const\s+)?std::(?:\w+::)?(?:basic_)?
                         r"(?:basic_)?(?:u8|u16|u32|w)?string(?:_view)?\b")
 # A family's name beside a text, as in `config.model_type == "bert"` and `from.Is("gemma3")`.
 FAMILY_NAME = re.compile(r'\b(?:architecture|model_type)\)?\s*[!=]=\s*"|\bIs\("')
-# Namespaces are not indented, so what stands in the first column is in no class.
-NAMESPACE = re.compile(r"^(?:inline )?namespace ?([\w:]*) \{$")
-NAMESPACE_END = re.compile(r"^\}  // namespace")
-CLASS = re.compile(r"^(?:template <.*> )?(?:class|struct|union|enum(?: class)?) (?:alignas\([^)]*\) )?"
-                   r"(\w+)(?: final)?(?: \{| :(?!:)|$)")
 SLEEP = re.compile(r"\bsleep_(?:for|until)\(|\bu?sleep\(|\bnanosleep\(")
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:h|cc|cmake|py|md|json|txt))`")
 
@@ -219,24 +214,6 @@ def check_sleeps(path, text):
                    "common/eventually_test_util.h, wait_for in tests/e2e/conftest.py), or say why in a comment beside it")
 
 
-def classes_of(text):
-    """Names, with their namespaces, of the classes that a file defines for others to see."""
-    spaces = []
-    for line in text.split("\n"):
-        if match := NAMESPACE.match(line):
-            spaces.append(match.group(1))
-        elif NAMESPACE_END.match(line) and spaces:
-            spaces.pop()
-        elif "" not in spaces and (match := CLASS.match(line)):
-            yield "::".join([*spaces, match.group(1)])
-
-
-def check_classes(classes):
-    for name, paths in sorted(classes.items()):
-        if len(paths) > 1:
-            yield f"{paths[0].relative_to(ROOT)}: {name} is another class in {paths[1].relative_to(ROOT)}"
-
-
 def check_unused(modules, used):
     for name, module in modules.items():
         for dep in module.deps:
@@ -330,7 +307,7 @@ def main():
             findings += check_test_folders(path, text)
             findings += check_functions(path, text)
         if top in ("src", "apps") and path.suffix != ".py" and not re.search(r"_test|_bench$|-inl$", path.stem):
-            for name in classes_of(text):
+            for name in namespaces.classes_of(text):
                 classes[name].append(path)
         if top == "src" and path.suffix != ".py":
             by_tests = path.stem.endswith(("_test", "_bench"))
@@ -339,7 +316,7 @@ def main():
         if path.suffix == ".h" and top == "src" and not path.stem.endswith("-inl"):
             headers.append(path)
     findings += check_unused(modules, used)
-    findings += check_classes(classes)
+    findings += namespaces.check_classes(classes)
     findings += check_picture(modules)
     findings += check_named_files()
     ratchets = Ratchets()
