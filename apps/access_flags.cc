@@ -6,8 +6,8 @@
 #include "frontend/allowed_hosts.h"
 #include "http/descriptors.h"
 
-namespace penstock {
-void AddAccessFlags(CommandLine* line, ServerOptions* server) {
+namespace penstock::cli {
+void AddAccessFlags(CommandLine* line, http::ServerOptions* server) {
   const FlagGroup access(&line->flags(), "Access");
   const std::string files =
       " One key a line, or KEY weight=N for a larger share beside other clients; empty lines and "
@@ -54,10 +54,10 @@ void AddAccessFlags(CommandLine* line, ServerOptions* server) {
                      "tls-client-ca", "tls-min-version"});
 }
 
-void FitConnections(ServerOptions* server) {
-  const int64_t open_files_max = RaiseOpenFilesMax();
+void FitConnections(http::ServerOptions* server) {
+  const int64_t open_files_max = http::RaiseOpenFilesMax();
   const int32_t fit =
-      ConnectionsThatFit(open_files_max, server->io_threads, server->connections_max);
+      http::ConnectionsThatFit(open_files_max, server->io_threads, server->connections_max);
   if (fit == server->connections_max) return;
   LogWarn(
       "--max-connections {} does not fit the {} files this process may open (ulimit -n); it is {}",
@@ -65,11 +65,12 @@ void FitConnections(ServerOptions* server) {
   server->connections_max = fit;
 }
 
-void WarnIfOpen(const ServerOptions& server) {
-  if (LogEnabled(LogLevel::kWarn) || server.AsksForKey() || IsLoopback(server.host)) return;
+void WarnIfOpen(const http::ServerOptions& server) {
+  if (LogEnabled(LogLevel::kWarn) || server.AsksForKey() || frontend::IsLoopback(server.host))
+    return;
   std::fprintf(stderr,
                "penstock serve: no API key is asked for, and other machines can reach this server; "
                "see --api-key\n");
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

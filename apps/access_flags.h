@@ -4,15 +4,15 @@
 #include "command_line.h"
 #include "http/server_options.h"
 
-namespace penstock {
+namespace penstock::cli {
 
-void AddAccessFlags(CommandLine* line, ServerOptions* server);
+void AddAccessFlags(CommandLine* line, http::ServerOptions* server);
 
 // Raises the limit of open files, and lowers connections_max to what fits in it, with a warning.
-void FitConnections(ServerOptions* server);
+void FitConnections(http::ServerOptions* server);
 
 // Warns on stderr of a server without keys that other machines can reach, where the log's level
 // hides the log's own warning.
-void WarnIfOpen(const ServerOptions& server);
+void WarnIfOpen(const http::ServerOptions& server);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -19,7 +19,7 @@
 #include "request_window.h"
 #include "text_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 using testing::ElementsAre;
@@ -49,7 +49,7 @@ class AppsTest : public testing::Test {
   }
   const TempFolder temp_;
   const std::string folder_ = temp_ / "penstock_apps_test";
-  ModelOptions flags_;
+  runtime::ModelOptions flags_;
   std::string error_;
 };
 
@@ -88,7 +88,7 @@ TEST_F(AppsTest, MistakesAreOneLineThatNamesTheFlag) {
 }
 
 TEST_F(AppsTest, AKeyThatIsSetButEmptyIsRefused) {
-  ServerOptions server;
+  http::ServerOptions server;
   const auto parse = [&](std::vector<std::string> args) {
     server = {};
     CommandLine line("test", "A test.", "");
@@ -137,34 +137,34 @@ TEST_F(AppsTest, AKeyThatIsSetButEmptyIsRefused) {
 TEST_F(AppsTest, NamesOfModels) {
   const std::string cached = folder_ + "/models--owner--name/snapshots/abc123";
   std::filesystem::create_directories(cached);
-  EXPECT_EQ(NameOfReference(cached), "owner/name");
-  EXPECT_EQ(NameOfReference(cached + "/"), "owner/name");
-  EXPECT_EQ(NameOfReference(folder_), "penstock_apps_test");
-  EXPECT_EQ(NameOfReference("owner/name@v2"), "owner/name");
-  EXPECT_EQ(NameOfReference("builtin:add?type=INT32"), "add");
+  EXPECT_EQ(runtime::NameOfReference(cached), "owner/name");
+  EXPECT_EQ(runtime::NameOfReference(cached + "/"), "owner/name");
+  EXPECT_EQ(runtime::NameOfReference(folder_), "penstock_apps_test");
+  EXPECT_EQ(runtime::NameOfReference("owner/name@v2"), "owner/name");
+  EXPECT_EQ(runtime::NameOfReference("builtin:add?type=INT32"), "add");
   std::filesystem::create_directory(folder_ + "/vision");
   for (const char* name : {"/magika.onnx", "/vision/model.onnx"}) std::ofstream(folder_ + name);
-  EXPECT_EQ(NameOfReference(folder_ + "/magika.onnx"), "magika");
-  EXPECT_EQ(NameOfReference(folder_ + "/vision/model.onnx"), "vision");
-  EXPECT_EQ(NameOfReference(folder_ + "/vision"), "vision");
+  EXPECT_EQ(runtime::NameOfReference(folder_ + "/magika.onnx"), "magika");
+  EXPECT_EQ(runtime::NameOfReference(folder_ + "/vision/model.onnx"), "vision");
+  EXPECT_EQ(runtime::NameOfReference(folder_ + "/vision"), "vision");
   // A link has the name it was given, wherever it leads.
   std::filesystem::create_directory_symlink(cached, folder_ + "/embedder");
-  EXPECT_EQ(NameOfReference(folder_ + "/embedder"), "embedder");
-  EXPECT_EQ(NameOfReference(folder_ + "/vision/../embedder/"), "embedder");
+  EXPECT_EQ(runtime::NameOfReference(folder_ + "/embedder"), "embedder");
+  EXPECT_EQ(runtime::NameOfReference(folder_ + "/vision/../embedder/"), "embedder");
   std::filesystem::create_symlink(folder_ + "/magika.onnx", folder_ + "/types.onnx");
-  EXPECT_EQ(NameOfReference(folder_ + "/types.onnx"), "types");
+  EXPECT_EQ(runtime::NameOfReference(folder_ + "/types.onnx"), "types");
   std::filesystem::create_symlink(folder_ + "/magika.onnx", cached + "/model.onnx");
-  EXPECT_EQ(NameOfReference(cached + "/model.onnx"), "owner/name");
+  EXPECT_EQ(runtime::NameOfReference(cached + "/model.onnx"), "owner/name");
 
-  ModelOptions flags;
+  runtime::ModelOptions flags;
   flags.models = {"short=owner/name", folder_};
-  auto specs = ModelSpecs(flags);
+  auto specs = runtime::ModelSpecs(flags);
   ASSERT_TRUE(specs.ok());
   EXPECT_EQ((*specs)[0].name, "short");
   EXPECT_EQ((*specs)[0].reference, "owner/name");
   EXPECT_EQ((*specs)[1].name, "penstock_apps_test");
   flags.models = {"BAAI/x, y=" + folder_, "/no=such", "./a=b", "z=c=d"};
-  specs = ModelSpecs(flags);
+  specs = runtime::ModelSpecs(flags);
   ASSERT_TRUE(specs.ok());
   EXPECT_EQ((*specs)[0].name, "BAAI/x");
   EXPECT_THAT((*specs)[0].aliases, ElementsAre("y"));
@@ -174,38 +174,38 @@ TEST_F(AppsTest, NamesOfModels) {
   EXPECT_EQ((*specs)[3].name, "z");
   EXPECT_EQ((*specs)[3].reference, "c=d");
   flags.models = {"a", "b=" + folder_};  // of a variable
-  EXPECT_THAT(ModelSpecs(flags).status().message(), HasSubstr("write a,b="));
+  EXPECT_THAT(runtime::ModelSpecs(flags).status().message(), HasSubstr("write a,b="));
   flags.models = {"short=owner/name", folder_};
   flags.served_names = {"a"};
-  EXPECT_EQ(ModelSpecs(flags).status().field(), "served-model-name");
+  EXPECT_EQ(runtime::ModelSpecs(flags).status().field(), "served-model-name");
   flags.models.pop_back();
   flags.served_names = {"a", "b", "c"};
-  specs = ModelSpecs(flags);
+  specs = runtime::ModelSpecs(flags);
   EXPECT_EQ((*specs)[0].name, "a");
   EXPECT_THAT((*specs)[0].aliases, ElementsAre("b", "c"));
   flags.models = {"short,other=owner/name"};
-  EXPECT_THAT((*ModelSpecs(flags))[0].aliases, ElementsAre("b", "c", "other"));
+  EXPECT_THAT((*runtime::ModelSpecs(flags))[0].aliases, ElementsAre("b", "c", "other"));
   flags.poolings = {"median"};
-  EXPECT_EQ(ModelSpecs(flags).status().field(), "pooling");
+  EXPECT_EQ(runtime::ModelSpecs(flags).status().field(), "pooling");
 }
 
 TEST_F(AppsTest, TypesAreOfOneModelOrOfAll) {
-  ModelOptions flags;
+  runtime::ModelOptions flags;
   flags.models = {"a=owner/a", "b=owner/b", "c=owner/c"};
   flags.dtypes = {"int8", "b=f32,c=auto"};
   flags.int8_keep = {"0,ff-out,b=-1,2.qkv"};
-  auto specs = ModelSpecs(flags);
+  auto specs = runtime::ModelSpecs(flags);
   ASSERT_TRUE(specs.ok()) << specs.status().ToString();
-  EXPECT_EQ((*specs)[0].options.encoder.dtype, DType::kI8);
-  EXPECT_EQ((*specs)[1].options.encoder.dtype, DType::kF32);
+  EXPECT_EQ((*specs)[0].options.encoder.dtype, numbers::DType::kI8);
+  EXPECT_EQ((*specs)[1].options.encoder.dtype, numbers::DType::kF32);
   EXPECT_FALSE((*specs)[2].options.encoder.dtype);
-  EXPECT_EQ(TypeOverridesText((*specs)[0].options.encoder.int8_keep), "0,ff-out");
-  EXPECT_EQ(TypeOverridesText((*specs)[1].options.encoder.int8_keep), "-1,2.qkv");
-  EXPECT_EQ(TypeOverridesText((*specs)[2].options.encoder.int8_keep), "0,ff-out");
+  EXPECT_EQ(models::TypeOverridesText((*specs)[0].options.encoder.int8_keep), "0,ff-out");
+  EXPECT_EQ(models::TypeOverridesText((*specs)[1].options.encoder.int8_keep), "-1,2.qkv");
+  EXPECT_EQ(models::TypeOverridesText((*specs)[2].options.encoder.int8_keep), "0,ff-out");
 
   const auto refused = [&](std::vector<std::string> dtypes) {
     flags.dtypes = std::move(dtypes);
-    const Status status = ModelSpecs(flags).status();
+    const Status status = runtime::ModelSpecs(flags).status();
     EXPECT_EQ(status.field(), "dtype");
     return status.message();
   };
@@ -218,14 +218,14 @@ TEST_F(AppsTest, TypesAreOfOneModelOrOfAll) {
   flags.served_names = {"x", "y"};
   flags.int8_keep.clear();
   flags.dtypes = {"y=f32"};
-  EXPECT_EQ((*ModelSpecs(flags))[0].options.encoder.dtype, DType::kF32);
+  EXPECT_EQ((*runtime::ModelSpecs(flags))[0].options.encoder.dtype, numbers::DType::kF32);
   EXPECT_THAT(refused({"x=f32", "y=int8"}), HasSubstr("one model"));
 }
 
 TEST_F(AppsTest, TypesComeByFlagVariableAndFile) {
   const auto dtype_of_b = [&] {
-    const auto specs = ModelSpecs(flags_);
-    return specs.ok() ? (*specs)[1].options.encoder.dtype : std::optional<DType>();
+    const auto specs = runtime::ModelSpecs(flags_);
+    return specs.ok() ? (*specs)[1].options.encoder.dtype : std::optional<numbers::DType>();
   };
   const std::string config = File("types.toml", "dtype = [\"int8\", \"b=f32\"]\n");
   const std::vector<std::string> models = {"--model", "a=x/a", "--model", "b=x/b"};
@@ -234,12 +234,12 @@ TEST_F(AppsTest, TypesComeByFlagVariableAndFile) {
     return Parse(more);
   };
   EXPECT_EQ(with({"--config", config}), -1) << error_;
-  EXPECT_EQ(dtype_of_b(), DType::kF32);
+  EXPECT_EQ(dtype_of_b(), numbers::DType::kF32);
   setenv("PENSTOCK_DTYPE", "f32,b=bf16", 1);
   EXPECT_EQ(with({"--config", config}), -1) << error_;
-  EXPECT_EQ(dtype_of_b(), DType::kBf16);
+  EXPECT_EQ(dtype_of_b(), numbers::DType::kBf16);
   EXPECT_EQ(with({"--dtype", "f32", "--dtype", "b=int8"}), -1) << error_;
-  EXPECT_EQ(dtype_of_b(), DType::kI8);
+  EXPECT_EQ(dtype_of_b(), numbers::DType::kI8);
   unsetenv("PENSTOCK_DTYPE");
   EXPECT_EQ(with({"--dtype", "b=half"}), kExitUsage);
   EXPECT_THAT(error_, HasSubstr("known: auto, f32, bf16, int8"));
@@ -259,7 +259,7 @@ TEST_F(AppsTest, InputFlags) {
     return exit_code.value_or(-1);
   };
   ASSERT_EQ(parse({"a.csv", "b.csv"}), -1) << error_;
-  EXPECT_EQ(flags.input.format, InputFormat::kAuto);
+  EXPECT_EQ(flags.input.format, corpus::InputFormat::kAuto);
   EXPECT_EQ(flags.input.join, " ");
   EXPECT_THAT(flags.input.text_fields, ElementsAre());
   // A field takes one name, so that files may follow.
@@ -272,8 +272,8 @@ TEST_F(AppsTest, InputFlags) {
   EXPECT_THAT(flags.input.text_fields, ElementsAre("title", "body"));
   EXPECT_EQ(flags.input.join, "\n\n");
   EXPECT_EQ(flags.input.id_field, "key");
-  EXPECT_EQ(flags.input.encoding, TextEncoding::kLatin1);
-  EXPECT_EQ(flags.input.format, InputFormat::kTsv);
+  EXPECT_EQ(flags.input.encoding, corpus::TextEncoding::kLatin1);
+  EXPECT_EQ(flags.input.format, corpus::InputFormat::kTsv);
   EXPECT_EQ(parse({"--format", "xml"}), kExitUsage);
   EXPECT_THAT(error_, HasSubstr("--format: 'xml' is not auto, text, jsonl, json, csv or tsv"));
   EXPECT_EQ(parse({"--encoding", "klingon"}), kExitUsage);
@@ -281,7 +281,8 @@ TEST_F(AppsTest, InputFlags) {
 }
 
 TEST_F(AppsTest, ABadRowEndsTheRun) {
-  RowReader reader({File("in.txt", "one\ntw\xff\n")}, {.format = InputFormat::kText});
+  corpus::RowReader reader({File("in.txt", "one\ntw\xff\n")},
+                           {.format = corpus::InputFormat::kText});
   RowSource source(&reader);
   const auto row = source.Next();
   ASSERT_TRUE(row.ok() && *row);
@@ -307,4 +308,4 @@ TEST_F(AppsTest, WindowGivesAnswersInOrderAndStopsAtAFailure) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -2,7 +2,7 @@
 #include "command_group.h"
 #include "commands.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 const std::vector<Command>& Benchmarks() {
   static const std::vector<Command> kBenchmarks = {
@@ -34,4 +34,4 @@ const std::vector<Command>& Benchmarks() {
 
 int RunBench(const std::vector<std::string>& args) { return RunGroup(BenchGroup(), args); }
 
-}  // namespace penstock
+}  // namespace penstock::cli

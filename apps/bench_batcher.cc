@@ -4,7 +4,7 @@
 #include "commands.h"
 #include "load/self_process.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 int RunBenchBatcher(const std::vector<std::string>& args) {
   CommandLine line(
@@ -17,19 +17,19 @@ int RunBenchBatcher(const std::vector<std::string>& args) {
       "request, and what it costs while nothing is to be done. Takes 5 minutes.",
       "  penstock bench batcher\n"
       "  penstock bench batcher --producers 2 --row-bytes 128 --json batcher.json\n");
-  BatcherOptions options;
+  bench::BatcherOptions options;
   std::string json_file;
   const FlagGroup group(&line.flags());
   group
-      .Add("--producers", options.producers, "N,...", InRange(1u, BatcherOptions::kProducersMax),
-           "Submitting threads.")
+      .Add("--producers", options.producers, "N,...",
+           InRange(1u, bench::BatcherOptions::kProducersMax), "Submitting threads.")
       ->Delimiter(',');
   group
-      .Add("--row-bytes", options.row_bytes, "N,...", InRange(4u, BatcherOptions::kRowBytesMax),
-           "Size of a row, a multiple of 4.")
+      .Add("--row-bytes", options.row_bytes, "N,...",
+           InRange(4u, bench::BatcherOptions::kRowBytesMax), "Size of a row, a multiple of 4.")
       ->Delimiter(',');
   group
-      .Add("--burst", options.bursts, "N,...", InRange(1u, BatcherOptions::kBurstMax),
+      .Add("--burst", options.bursts, "N,...", InRange(1u, bench::BatcherOptions::kBurstMax),
            "Rows submitted in one call, by contenders that have such a call.")
       ->Delimiter(',');
   group.Add("--rounds", options.rounds, "N", InRange(1, 1000),
@@ -46,11 +46,11 @@ int RunBenchBatcher(const std::vector<std::string>& args) {
   for (const uint32_t bytes : options.row_bytes) {
     if (bytes % 4 != 0) return line.FailUsage("--row-bytes: a multiple of 4");
   }
-  options.peers_library = FileBesideProgram("penstock_queue_peers.so");
-  BenchRecords records;
-  Status status = RunBatcherBench(options, &records);
+  options.peers_library = load::FileBesideProgram("penstock_queue_peers.so");
+  load::BenchRecords records;
+  Status status = bench::RunBatcherBench(options, &records);
   if (status.ok()) status = records.WriteFile(json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -4,7 +4,7 @@
 #include "commands.h"
 #include "decoder_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 int RunBenchChat(const std::vector<std::string>& args) {
   CommandLine line("bench chat",
@@ -13,7 +13,7 @@ int RunBenchChat(const std::vector<std::string>& args) {
                    "ones.",
                    "  penstock bench chat --shape llama-1b --type q4_k_m\n"
                    "  penstock bench chat -m model.gguf --streams 16 --json chat.json\n");
-  ChatSpeedOptions options;
+  bench::ChatSpeedOptions options;
   DecoderFlags decoder;
   AddDecoderFlags(&line, &decoder);
   std::string json_file;
@@ -33,10 +33,10 @@ int RunBenchChat(const std::vector<std::string>& args) {
   options.cache_type = decoder.options.cache_type;
   options.device = decoder.device;
   options.threads = decoder.threads;
-  BenchRecords records;
-  Status status = MeasureChatSpeed(options, &records);
+  load::BenchRecords records;
+  Status status = bench::MeasureChatSpeed(options, &records);
   if (status.ok()) status = records.WriteFile(json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -4,7 +4,7 @@
 #include "commands.h"
 #include "decoder_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 int RunBenchChatHttp(const std::vector<std::string>& args) {
   CommandLine line(
@@ -13,7 +13,7 @@ int RunBenchChatHttp(const std::vector<std::string>& args) {
       "stream\nbeside bulk embeddings of the same server. Starts a server of its own.",
       "  penstock bench chat-http -m model.gguf\n"
       "  penstock bench chat-http -m model.gguf --encoder ./embedder --json chat.json\n");
-  ChatHttpOptions options;
+  bench::ChatHttpOptions options;
   DecoderFlags decoder;
   AddDecoderFlags(&line, &decoder);
   std::string json_file;
@@ -48,10 +48,10 @@ int RunBenchChatHttp(const std::vector<std::string>& args) {
   options.dtype = decoder.options.dtype;
   options.cache_type = decoder.options.cache_type;
   options.threads = decoder.threads;
-  BenchRecords records;
-  Status status = MeasureChatHttp(options, &records);
+  load::BenchRecords records;
+  Status status = bench::MeasureChatHttp(options, &records);
   if (status.ok()) status = records.WriteFile(json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -4,7 +4,7 @@
 #include "commands.h"
 #include "decoder_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 int RunBenchGenerate(const std::vector<std::string>& args) {
   CommandLine line(
@@ -13,7 +13,7 @@ int RunBenchGenerate(const std::vector<std::string>& args) {
       "the\nread rate and of the arithmetic peak measured in the same run.",
       "  penstock bench generate --shape llama-1b --type q4_k_m\n"
       "  penstock bench generate -m model.gguf --depth 0 --depth 4096 --json speed.json\n");
-  GenerateSpeedOptions options;
+  bench::GenerateSpeedOptions options;
   DecoderFlags decoder;
   AddDecoderFlags(&line, &decoder);
   std::vector<int> prompts, depths;
@@ -39,10 +39,10 @@ int RunBenchGenerate(const std::vector<std::string>& args) {
   options.threads = decoder.threads;
   if (!prompts.empty()) options.prompts = prompts;
   if (!depths.empty()) options.depths = depths;
-  BenchRecords records;
-  Status status = MeasureGenerateSpeed(options, &records);
+  load::BenchRecords records;
+  Status status = bench::MeasureGenerateSpeed(options, &records);
   if (status.ok()) status = records.WriteFile(json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

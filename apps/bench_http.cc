@@ -9,11 +9,11 @@
 #include "load/http_sweep.h"
 #include "load/server_process.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct HttpFlags {
-  HttpSweepOptions sweep;
+  load::HttpSweepOptions sweep;
   ChatLoadFlags chat;
   std::string url;
   std::string model;
@@ -41,15 +41,16 @@ void AddTargetFlags(FlagSet* app, HttpFlags* flags) {
 }
 
 void AddLoadFlags(FlagSet* app, HttpFlags* flags) {
-  static const std::map<std::string, LoadRoute> kRoutes = {
-      {"/v1/embeddings", LoadRoute::kOpenAiEmbeddings},
-      {"/embed", LoadRoute::kTeiEmbed},
-      {"/v1/rerank", LoadRoute::kRerank}};
+  static const std::map<std::string, load::LoadRoute> kRoutes = {
+      {"/v1/embeddings", load::LoadRoute::kOpenAiEmbeddings},
+      {"/embed", load::LoadRoute::kTeiEmbed},
+      {"/v1/rerank", load::LoadRoute::kRerank}};
   static const std::map<std::string, bool> kFormats = {{"base64", true}, {"float", false}};
-  HttpSweepOptions& sweep = flags->sweep;
+  load::HttpSweepOptions& sweep = flags->sweep;
   const FlagGroup group(app, "Load");
   group
-      .Add("--concurrency", sweep.concurrencies, "N,...", InRange(1, HttpLoad::kConnectionsMax),
+      .Add("--concurrency", sweep.concurrencies, "N,...",
+           InRange(1, load::HttpLoad::kConnectionsMax),
            "Clients; each sends its next request when it has the last answer. With --rate: "
            "connections at most. A list (1,4,16) makes a row of each.")
       ->Delimiter(',');
@@ -65,7 +66,7 @@ void AddLoadFlags(FlagSet* app, HttpFlags* flags) {
            "Texts (rerank: documents) of one request. A list makes a row of each.")
       ->Delimiter(',');
   group.Add("--background-concurrency", sweep.background_concurrency, "N",
-            InRange(0, HttpLoad::kConnectionsMax),
+            InRange(0, load::HttpLoad::kConnectionsMax),
             "Clients of a second load beside the first, of priority bulk; 0 = none.");
   group.Add("--background-batch", sweep.background_batch, "N", InRange(1, 100'000),
             "Texts of one request of the second load.");
@@ -84,7 +85,7 @@ void AddLoadFlags(FlagSet* app, HttpFlags* flags) {
 }
 
 void AddRunFlags(FlagSet* app, HttpFlags* flags) {
-  HttpSweepOptions& sweep = flags->sweep;
+  load::HttpSweepOptions& sweep = flags->sweep;
   const FlagGroup texts(app, "Texts");
   texts.Add("--texts", sweep.text_file, "FILE",
             "File with a text a line; none = texts are made up.");
@@ -118,7 +119,7 @@ std::string PartOf(CURLU* address, CURLUPart part, unsigned flags = 0) {
 }
 
 // An address as people type it: "host:port" means http, and "/v1" at the end is no matter.
-Status ParseUrl(const std::string& url, HttpTarget* target) {
+Status ParseUrl(const std::string& url, load::HttpTarget* target) {
   const Status wrong =
       Status::InvalidArgument("--url is http://HOST:PORT or https://HOST:PORT, not '" + url + "'");
   PENSTOCK_RETURN_IF_ERROR(LoadCurl());
@@ -139,9 +140,9 @@ Status ParseUrl(const std::string& url, HttpTarget* target) {
 }
 
 // The same load, of text.
-Status RunChat(HttpFlags* flags, BenchRecords* records) {
-  const HttpSweepOptions& sweep = flags->sweep;
-  ChatSweepOptions chat;
+Status RunChat(HttpFlags* flags, load::BenchRecords* records) {
+  const load::HttpSweepOptions& sweep = flags->sweep;
+  load::ChatSweepOptions chat;
   chat.load = flags->chat.load;
   chat.load.seed = sweep.load.seed;
   chat.load.request.model = sweep.load.model;
@@ -152,7 +153,7 @@ Status RunChat(HttpFlags* flags, BenchRecords* records) {
   chat.rates = sweep.rates;
   chat.window = sweep.window;
   chat.allow_errors = sweep.allow_errors;
-  return RunChatSweep(chat, records);
+  return load::RunChatSweep(chat, records);
 }
 
 }  // namespace
@@ -181,7 +182,7 @@ int RunBenchHttp(const std::vector<std::string>& args) {
   if (flags.url.empty() == flags.model.empty()) {
     return line.FailUsage("give either --url or --model");
   }
-  auto lengths = LengthSpec::Parse(flags.lengths);
+  auto lengths = load::LengthSpec::Parse(flags.lengths);
   if (!lengths.ok()) return line.FailUsage("--lengths: " + lengths.status().message());
   flags.sweep.lengths = *lengths;
   if (const Status chat = flags.chat.Read(); !chat.ok()) return line.FailUsage(chat.message());
@@ -190,7 +191,7 @@ int RunBenchHttp(const std::vector<std::string>& args) {
     flags.sweep.concurrencies = {1000};
   }
 
-  std::unique_ptr<ServerProcess> server;
+  std::unique_ptr<load::ServerProcess> server;
   if (flags.model.empty()) {
     if (const Status url = ParseUrl(flags.url, &flags.sweep.target); !url.ok()) {
       return line.FailUsage(url.message());
@@ -199,7 +200,7 @@ int RunBenchHttp(const std::vector<std::string>& args) {
     std::vector<std::string> words = {"--model", flags.model, "--log-level", "warn"};
     if (flags.chat.chat) words.insert(words.end(), {"--slow-request-ms", "0"});
     words.insert(words.end(), flags.server_flags.begin(), flags.server_flags.end());
-    auto started = ServerProcess::Start(words);
+    auto started = load::ServerProcess::Start(words);
     if (!started.ok()) return line.Fail(started.status());
     server = *std::move(started);
     const std::string key = flags.sweep.target.api_key;
@@ -207,10 +208,11 @@ int RunBenchHttp(const std::vector<std::string>& args) {
     flags.sweep.target.api_key = key;
     flags.sweep.window.server_pid = server->pid();
   }
-  BenchRecords records;
-  Status status = flags.chat.chat ? RunChat(&flags, &records) : RunHttpSweep(flags.sweep, &records);
+  load::BenchRecords records;
+  Status status =
+      flags.chat.chat ? RunChat(&flags, &records) : load::RunHttpSweep(flags.sweep, &records);
   if (status.ok()) status = records.WriteFile(flags.json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -1,6 +1,6 @@
 #include "bench_http_chat.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 void AddChatLoadFlags(FlagSet* app, const std::vector<std::string>& others, ChatLoadFlags* flags) {
   const FlagGroup group(app, "Text generation");
@@ -37,11 +37,11 @@ void AddChatLoadFlags(FlagSet* app, const std::vector<std::string>& others, Chat
 }
 
 Status ChatLoadFlags::Read() {
-  auto prompt = TokenRange::Parse(prompt_tokens);
+  auto prompt = load::TokenRange::Parse(prompt_tokens);
   if (!prompt.ok()) return prompt.status().Annotate("--prompt-tokens");
-  auto output = TokenRange::Parse(output_tokens);
+  auto output = load::TokenRange::Parse(output_tokens);
   if (!output.ok()) return output.status().Annotate("--output-tokens");
-  auto limits = Goodput::Parse(goodput);
+  auto limits = load::Goodput::Parse(goodput);
   if (!limits.ok()) return limits.status().Annotate("--goodput");
   load.request.prompt_tokens = *prompt;
   load.request.output_tokens = *output;
@@ -50,4 +50,4 @@ Status ChatLoadFlags::Read() {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

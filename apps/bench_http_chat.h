@@ -6,7 +6,7 @@
 #include "command_line.h"
 #include "load/chat_sweep.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct ChatLoadFlags {
   bool chat = false;
@@ -14,7 +14,7 @@ struct ChatLoadFlags {
   std::string prompt_tokens = "256";
   std::string output_tokens = "128";
   std::string goodput;
-  ChatLoad load;
+  load::ChatLoad load;
 
   // What the flags of text say; the rest of `load` is left as it is.
   Status Read();
@@ -23,4 +23,4 @@ struct ChatLoadFlags {
 // `others`: flags that make no sense with --chat.
 void AddChatLoadFlags(FlagSet* app, const std::vector<std::string>& others, ChatLoadFlags* flags);
 
-}  // namespace penstock
+}  // namespace penstock::cli

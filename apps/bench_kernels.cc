@@ -7,19 +7,20 @@
 #include "hub/hub.h"
 #include "load/self_process.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 std::string KnownShapes() {
   std::string names;
-  for (const std::string& name : KernelShareModels()) names += (names.empty() ? "" : ", ") + name;
+  for (const std::string& name : bench::KernelShareModels())
+    names += (names.empty() ? "" : ", ") + name;
   return names;
 }
 
 struct KernelFlags {
-  KernelShareOptions options;
+  bench::KernelShareOptions options;
   std::vector<std::string> dtypes;
-  ModelShareOptions whole;
+  bench::ModelShareOptions whole;
   std::string json_file;
   bool onednn = true;
 };
@@ -29,7 +30,7 @@ void AddKernelFlags(FlagSet* app, KernelFlags* flags) {
   group
       .AddRepeated("--shape", flags->options.models, "NAME",
                    "Model whose shapes are taken: " + KnownShapes() + ". May be given again.")
-      ->Transform(OneOfAnyCase(KernelShareModels()));
+      ->Transform(OneOfAnyCase(bench::KernelShareModels()));
   group
       .AddRepeated("--dtype", flags->dtypes, "TYPE",
                    "f32, bf16 or int8; all if not given. May be given again.")
@@ -50,16 +51,17 @@ void AddKernelFlags(FlagSet* app, KernelFlags* flags) {
   group.Add("--json", flags->json_file, "FILE", "File for the records, a JSON object a line.");
 }
 
-Status Measure(KernelFlags* flags, BenchRecords* records) {
+Status Measure(KernelFlags* flags, load::BenchRecords* records) {
   if (flags->whole.folder.empty()) {
-    if (flags->onednn) flags->options.onednn_library = FileBesideProgram("penstock_onednn.so");
-    return MeasureKernelShares(flags->options, records);
+    if (flags->onednn)
+      flags->options.onednn_library = load::FileBesideProgram("penstock_onednn.so");
+    return bench::MeasureKernelShares(flags->options, records);
   }
-  PENSTOCK_ASSIGN_OR_RETURN(flags->whole.folder, ResolveModel(flags->whole.folder, {}));
+  PENSTOCK_ASSIGN_OR_RETURN(flags->whole.folder, hub::ResolveModel(flags->whole.folder, {}));
   flags->whole.threads = flags->options.threads;
   flags->whole.rounds = flags->options.rounds;
   flags->whole.dtypes = flags->options.dtypes;
-  return MeasureModelShare(flags->whole, records);
+  return bench::MeasureModelShare(flags->whole, records);
 }
 
 }  // namespace
@@ -80,14 +82,14 @@ int RunBenchKernels(const std::vector<std::string>& args) {
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (!flags.dtypes.empty()) flags.options.dtypes.clear();
   for (const std::string& name : flags.dtypes) {
-    const auto dtype = ParseDType(name);
+    const auto dtype = engine::ParseDType(name);
     if (!dtype.ok()) return line.Fail(dtype.status());
-    flags.options.dtypes.push_back(dtype->value_or(DType::kF32));
+    flags.options.dtypes.push_back(dtype->value_or(numbers::DType::kF32));
   }
-  BenchRecords records;
+  load::BenchRecords records;
   Status status = Measure(&flags, &records);
   if (status.ok()) status = records.WriteFile(flags.json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

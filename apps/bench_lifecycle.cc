@@ -4,7 +4,7 @@
 #include "commands.h"
 #include "hub/default_model.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 int RunBenchLifecycle(const std::vector<std::string>& args) {
   CommandLine line(
@@ -14,11 +14,11 @@ int RunBenchLifecycle(const std::vector<std::string>& args) {
       "  penstock bench lifecycle\n"
       "  penstock bench lifecycle -m ./embedder --reranker ./reranker --generator model.gguf "
       "--cycles 1000\n");
-  LifecycleOptions options;
+  bench::LifecycleOptions options;
   std::string json_file;
   const FlagGroup model(&line.flags(), "Model");
   model.Add("-m,--model", options.embedder, "REF", "Model of embeddings.")
-      ->DefaultText(kDefaultModel);
+      ->DefaultText(hub::kDefaultModel);
   model.Add("--reranker", options.reranker, "REF", "Model that reranks; none = left out.");
   model.Add("--generator", options.generator, "REF", "Model that generates text; none = left out.");
   const FlagGroup group(&line.flags(), "Benchmark");
@@ -32,11 +32,11 @@ int RunBenchLifecycle(const std::vector<std::string>& args) {
                     "Flag for the servers, as --server-flag=--threads=1. May be given again.");
   group.Add("--json", json_file, "FILE", "File for the records, a JSON object a line.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
-  if (options.embedder.empty()) options.embedder = FindDefaultModel().reference;
-  BenchRecords records;
-  Status status = MeasureLifecycle(options, &records);
+  if (options.embedder.empty()) options.embedder = hub::FindDefaultModel().reference;
+  load::BenchRecords records;
+  Status status = bench::MeasureLifecycle(options, &records);
   if (status.ok()) status = records.WriteFile(json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

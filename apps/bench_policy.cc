@@ -5,22 +5,22 @@
 #include "commands.h"
 #include "model_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // Times of all-MiniLM-L6-v2, if no model is given: measured on one AVX-512 thread of a busy
 // machine.
-constexpr BatchTimes kMiniLmTimes = {.fixed_s = 165e-6, .token_s = 194e-6, .work_s = 111e-9};
+constexpr sched::BatchTimes kMiniLmTimes = {.fixed_s = 165e-6, .token_s = 194e-6, .work_s = 111e-9};
 
 struct PolicyFlags {
-  PolicyBenchOptions options;
+  bench::PolicyBenchOptions options;
   std::string model;
   int threads = 0;
   std::string json_file;
 };
 
 void AddFlags(FlagSet* app, PolicyFlags* flags) {
-  PolicyBenchOptions& options = flags->options;
+  bench::PolicyBenchOptions& options = flags->options;
   const FlagGroup model(app, "Cost of a batch");
   model.Add("-m,--model", flags->model, "REF",
             "Measure it on this model; else that of all-MiniLM-L6-v2 is used.");
@@ -55,19 +55,19 @@ int RunBenchPolicy(const std::vector<std::string>& args) {
   AddFlags(&line.flags(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (!flags.model.empty()) {
-    ModelOptions model;
+    runtime::ModelOptions model;
     model.models = {flags.model};
     model.threads = flags.threads;
-    auto local = LocalModels::Load(model);
+    auto local = runtime::LocalModels::Load(model);
     if (!local.ok()) return line.Fail(local.status());
     flags.options.times =
-        (*local)->registry->List().front().As<EncoderEngine>()->scheduler().times();
+        (*local)->registry->List().front().As<engine::EncoderEngine>()->scheduler().times();
   }
-  BenchRecords records;
-  Status status = RunPolicyBench(flags.options, &records);
-  if (status.ok()) status = RunSharedPolicyBench(flags.options, &records);
+  load::BenchRecords records;
+  Status status = bench::RunPolicyBench(flags.options, &records);
+  if (status.ok()) status = bench::RunSharedPolicyBench(flags.options, &records);
   if (status.ok()) status = records.WriteFile(flags.json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

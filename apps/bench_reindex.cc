@@ -5,18 +5,18 @@
 #include "hub/hub.h"
 #include "sched/encoder_scheduler.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct ReindexFlags {
-  ReindexOptions options;
+  bench::ReindexOptions options;
   std::string model;
   std::string lengths = "lognormal:64,0.8,4,250";
   std::string json_file;
 };
 
 void AddFlags(FlagSet* app, ReindexFlags* flags) {
-  ReindexOptions& options = flags->options;
+  bench::ReindexOptions& options = flags->options;
   const FlagGroup group(app, "Kernels, embed and server");
   group.Add("-m,--model", flags->model, "REF", "Folder, or owner/name on the Hugging Face hub.")
       ->Required();
@@ -49,19 +49,20 @@ int RunBenchReindex(const std::vector<std::string>& args) {
       "keeps, with a model of its own and by --url from a server on loopback.",
       "  penstock bench reindex --model MODEL --texts passages.txt --json reindex.json\n");
   ReindexFlags flags;
-  flags.options.batch_tokens = static_cast<size_t>(EncoderSchedulerOptions().max_batch_tokens);
+  flags.options.batch_tokens =
+      static_cast<size_t>(sched::EncoderSchedulerOptions().max_batch_tokens);
   AddFlags(&line.flags(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
-  auto lengths = LengthSpec::Parse(flags.lengths);
+  auto lengths = load::LengthSpec::Parse(flags.lengths);
   if (!lengths.ok()) return line.FailUsage("--lengths: " + lengths.status().message());
   flags.options.lengths = *lengths;
-  auto folder = ResolveModel(flags.model, {});
+  auto folder = hub::ResolveModel(flags.model, {});
   if (!folder.ok()) return line.Fail(folder.status());
   flags.options.model_folder = *folder;
-  BenchRecords records;
-  Status status = RunReindex(flags.options, &records);
+  load::BenchRecords records;
+  Status status = bench::RunReindex(flags.options, &records);
   if (status.ok()) status = records.WriteFile(flags.json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

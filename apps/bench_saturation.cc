@@ -5,18 +5,18 @@
 #include "hub/hub.h"
 #include "sched/encoder_scheduler.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct SaturationFlags {
-  SaturationOptions options;
+  bench::SaturationOptions options;
   std::string model;
   std::string lengths = "lognormal:64,0.8,4,250";
   std::string json_file;
 };
 
 void AddServerFlags(FlagSet* app, SaturationFlags* flags) {
-  SaturationOptions& options = flags->options;
+  bench::SaturationOptions& options = flags->options;
   const FlagGroup server(app, "Server and kernels");
   server.Add("-m,--model", flags->model, "REF", "Folder, or owner/name on the Hugging Face hub.")
       ->Required();
@@ -29,7 +29,7 @@ void AddServerFlags(FlagSet* app, SaturationFlags* flags) {
 }
 
 void AddLoadFlags(FlagSet* app, SaturationFlags* flags) {
-  SaturationOptions& options = flags->options;
+  bench::SaturationOptions& options = flags->options;
   const FlagGroup load(app, "Load");
   load.Add("--lengths", flags->lengths, "SPEC",
            "Words of texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX.");
@@ -67,20 +67,21 @@ int RunBenchSaturation(const std::vector<std::string>& args) {
       "own.",
       "  penstock bench saturation --model MODEL --json saturation.json\n");
   SaturationFlags flags;
-  flags.options.batch_tokens = static_cast<size_t>(EncoderSchedulerOptions().max_batch_tokens);
+  flags.options.batch_tokens =
+      static_cast<size_t>(sched::EncoderSchedulerOptions().max_batch_tokens);
   AddServerFlags(&line.flags(), &flags);
   AddLoadFlags(&line.flags(), &flags);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
-  auto lengths = LengthSpec::Parse(flags.lengths);
+  auto lengths = load::LengthSpec::Parse(flags.lengths);
   if (!lengths.ok()) return line.FailUsage("--lengths: " + lengths.status().message());
   flags.options.lengths = *lengths;
-  auto folder = ResolveModel(flags.model, {});
+  auto folder = hub::ResolveModel(flags.model, {});
   if (!folder.ok()) return line.Fail(folder.status());
   flags.options.model_folder = *folder;
-  BenchRecords records;
-  Status status = RunSaturation(flags.options, &records);
+  load::BenchRecords records;
+  Status status = bench::RunSaturation(flags.options, &records);
   if (status.ok()) status = records.WriteFile(flags.json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

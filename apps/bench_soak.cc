@@ -3,10 +3,10 @@
 #include "commands.h"
 #include "load/soak.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
-void AddLoadFlags(FlagSet* app, SoakOptions* options, std::string* lengths) {
+void AddLoadFlags(FlagSet* app, load::SoakOptions* options, std::string* lengths) {
   const FlagGroup load(app, "Load");
   load.Add("-m,--model", options->model, "REF", "Folder, or owner/name on the Hugging Face hub.")
       ->Required();
@@ -30,7 +30,7 @@ void AddLoadFlags(FlagSet* app, SoakOptions* options, std::string* lengths) {
   load.Add("--seed", options->seed, "N", "Seed of texts, arrivals and departures.");
 }
 
-void AddHostileFlags(FlagSet* app, SoakOptions* options) {
+void AddHostileFlags(FlagSet* app, load::SoakOptions* options) {
   const FlagGroup hostile(app, "Hostile clients");
   auto* const with_hostile =
       hostile
@@ -54,7 +54,7 @@ struct ChatTokens {
   std::string output = "16-96";
 };
 
-void AddChatFlags(FlagSet* app, SoakOptions* options, ChatTokens* tokens) {
+void AddChatFlags(FlagSet* app, load::SoakOptions* options, ChatTokens* tokens) {
   const FlagGroup group(app, "Text generation");
   auto* const chat = group.Switch("--chat", options->chat,
                                   "Streams of text from a model that generates it. --overload is "
@@ -77,21 +77,21 @@ void AddChatFlags(FlagSet* app, SoakOptions* options, ChatTokens* tokens) {
 }
 
 // What differs from the defaults of embeddings.
-Status ReadChatFlags(const FlagSet& app, const ChatTokens& tokens, SoakOptions* options) {
-  auto prompt = TokenRange::Parse(tokens.prompt);
+Status ReadChatFlags(const FlagSet& app, const ChatTokens& tokens, load::SoakOptions* options) {
+  auto prompt = load::TokenRange::Parse(tokens.prompt);
   if (!prompt.ok()) return prompt.status().Annotate("--prompt-tokens");
-  auto output = TokenRange::Parse(tokens.output);
+  auto output = load::TokenRange::Parse(tokens.output);
   if (!output.ok()) return output.status().Annotate("--output-tokens");
   options->prompt_tokens = *prompt;
   options->output_tokens = *output;
-  if (app.Count("--timeout-ms") == 0) options->timeout_ms = SoakOptions::kChatTimeoutMs;
+  if (app.Count("--timeout-ms") == 0) options->timeout_ms = load::SoakOptions::kChatTimeoutMs;
   if (app.Count("--livez-p999-ms-max") == 0) {
-    options->livez_p999_ms_max = SoakOptions::kChatLivezP999Ms;
+    options->livez_p999_ms_max = load::SoakOptions::kChatLivezP999Ms;
   }
   return Status::Ok();
 }
 
-void AddLimitFlags(FlagSet* app, SoakOptions* options) {
+void AddLimitFlags(FlagSet* app, load::SoakOptions* options) {
   const FlagGroup limits(app, "Limits");
   limits.Add("--livez-ms-max", options->livez_ms_max, "MS",
              "Slowest answer of /livez; not judged where other programs are busy.");
@@ -129,7 +129,7 @@ int RunBenchSoak(const std::vector<std::string>& args) {
       "  penstock bench soak --model MODEL --duration 600\n"
       "  penstock bench soak --model MODEL --hostile --duration 120 --json soak.json\n"
       "  penstock bench soak --model model.gguf --chat --duration 600\n");
-  SoakOptions options;
+  load::SoakOptions options;
   std::string lengths = "lognormal:64,0.8,4,250";
   std::string json_file;
   AddLoadFlags(&line.flags(), &options, &lengths);
@@ -140,22 +140,22 @@ int RunBenchSoak(const std::vector<std::string>& args) {
   FlagGroup(&line.flags(), "Output")
       .Add("--json", json_file, "FILE", "File for the records, a JSON object a line.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
-  auto spec = LengthSpec::Parse(lengths);
+  auto spec = load::LengthSpec::Parse(lengths);
   if (!spec.ok()) return line.FailUsage("--lengths: " + spec.status().message());
   options.lengths = *spec;
   if (options.chat) {
     const Status chat = ReadChatFlags(line.flags(), tokens, &options);
     if (!chat.ok()) return line.FailUsage(chat.message());
   }
-  if (options.hostile && options.overload <= SoakOptions::kInteractiveOfCapacity) {
+  if (options.hostile && options.overload <= load::SoakOptions::kInteractiveOfCapacity) {
     return line.FailUsage("--overload: with --hostile it must be more than 0.4");
   }
-  BenchRecords records;
-  const Status status = RunSoak(options, &records);
+  load::BenchRecords records;
+  const Status status = load::RunSoak(options, &records);
   // Also of a failed run: the measurements say why.
   const Status written = records.WriteFile(json_file);
   if (!status.ok()) return line.Fail(status);
   return written.ok() ? kExitOk : line.Fail(written);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

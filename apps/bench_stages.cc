@@ -3,7 +3,7 @@
 #include "commands.h"
 #include "round_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 int RunBenchStages(const std::vector<std::string>& args) {
   CommandLine line("bench stages",
@@ -11,12 +11,12 @@ int RunBenchStages(const std::vector<std::string>& args) {
                    "without, share a model and take turns under the same load over loopback.",
                    "  penstock bench stages --model sentence-transformers/all-MiniLM-L6-v2\n"
                    "  penstock bench stages --model MODEL --concurrency 1 --rounds 200\n");
-  StagesOverheadOptions options;
+  bench::StagesOverheadOptions options;
   return RunRounds(&line, args, &options, "Rounds of each server; compared in pairs.",
-                   [&](LocalModels* local, BenchRecords* records) {
-                     return RunStagesOverhead(local->service.get(), &local->metrics, options,
-                                              records);
+                   [&](runtime::LocalModels* local, load::BenchRecords* records) {
+                     return bench::RunStagesOverhead(local->service.get(), &local->metrics, options,
+                                                     records);
                    });
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -6,12 +6,12 @@
 #include "model_flags.h"
 #include "runtime/local_models.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct Flags {
-  TensorSpeedOptions speed;
-  TensorFrontEndOptions front;
+  bench::TensorSpeedOptions speed;
+  bench::TensorFrontEndOptions front;
   int batch = 1024;
   std::string only, target, target_model = "identity", json_file;
 };
@@ -55,32 +55,32 @@ int RunBenchTensors(const std::vector<std::string>& args) {
   flags.front.width = flags.speed.width;
   flags.front.seconds = flags.speed.seconds;
   flags.front.rounds = flags.speed.rounds;
-  BenchRecords records;
+  load::BenchRecords records;
   if (!flags.target.empty()) {
     flags.front.model = flags.target_model;
-    Status status = MeasureGrpcTarget(flags.target, flags.front, &records);
+    Status status = bench::MeasureGrpcTarget(flags.target, flags.front, &records);
     if (status.ok()) status = records.WriteFile(flags.json_file);
     return status.ok() ? kExitOk : line.Fail(status);
   }
   flags.speed.model = flags.front.model = "identity";
-  ModelOptions models;
+  runtime::ModelOptions models;
   models.models = {"identity=builtin:identity?shape=" + std::to_string(flags.speed.width) +
                    "&batch=" + std::to_string(flags.batch)};
   models.log_level = "warn";
   models.limits.shared_memory_bytes = 64 << 20;
   if (const Status log = ApplyLogFlags(models); !log.ok()) return line.Fail(log);
-  auto local = LocalModels::Start(models);
+  auto local = runtime::LocalModels::Start(models);
   if (!local.ok()) return line.Fail(local.status());
   Status status = (*local)->registry->WaitLoaded();
   if (status.ok() && flags.only != "front-ends") {
-    status = MeasureTensorSpeed((*local)->service.get(), flags.speed, &records);
+    status = bench::MeasureTensorSpeed((*local)->service.get(), flags.speed, &records);
   }
   if (status.ok() && flags.only != "in-process") {
-    status =
-        MeasureTensorFrontEnds((*local)->service.get(), &(*local)->metrics, flags.front, &records);
+    status = bench::MeasureTensorFrontEnds((*local)->service.get(), &(*local)->metrics, flags.front,
+                                           &records);
   }
   if (status.ok()) status = records.WriteFile(flags.json_file);
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

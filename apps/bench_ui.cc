@@ -3,7 +3,7 @@
 #include "commands.h"
 #include "round_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 int RunBenchUi(const std::vector<std::string>& args) {
   CommandLine line("bench ui",
@@ -11,11 +11,12 @@ int RunBenchUi(const std::vector<std::string>& args) {
                    "in turns without watchers, with one and with fifty; and the page's bytes.",
                    "  penstock bench ui --model sentence-transformers/all-MiniLM-L6-v2\n"
                    "  penstock bench ui --model MODEL --rounds 60 --json ui.json\n");
-  UiCostOptions options;
+  bench::UiCostOptions options;
   return RunRounds(&line, args, &options, "Rounds of each number of watchers.",
-                   [&](LocalModels* local, BenchRecords* records) {
-                     return RunUiCost(local->service.get(), &local->metrics, options, records);
+                   [&](runtime::LocalModels* local, load::BenchRecords* records) {
+                     return bench::RunUiCost(local->service.get(), &local->metrics, options,
+                                             records);
                    });
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

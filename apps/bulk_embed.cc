@@ -12,7 +12,7 @@
 #include "common/printable.h"
 #include "request_window.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // What fits `bytes_max`, without a part of a character at the end.
@@ -27,7 +27,7 @@ std::string LabelOf(const std::string& text, size_t bytes_max) {
 
 }  // namespace
 
-Expected<std::optional<Row>> RowSource::Next() {
+Expected<std::optional<corpus::Row>> RowSource::Next() {
   PENSTOCK_ASSIGN_OR_RETURN(auto row, reader_->Next());
   if (!row) return row;
   if (row->status.ok()) {
@@ -43,7 +43,7 @@ Expected<std::optional<Row>> RowSource::Next() {
   return row;
 }
 
-void BulkWindow::Add(Row row) {
+void BulkWindow::Add(corpus::Row row) {
   const size_t bytes = row.text.size();
   bytes_ += bytes;
   std::optional<std::string> error;
@@ -66,7 +66,7 @@ void BulkWindow::SetDimensions(int32_t dimensions) {
   values_.resize(rows_.size() * static_cast<size_t>(dimensions));
 }
 
-void BulkWindow::Count(const Usage& usage, const Truncation& truncation) {
+void BulkWindow::Count(const encode::Usage& usage, const encode::Truncation& truncation) {
   tokens_ += usage.prompt_tokens;
   cut_ += truncation.inputs;
 }
@@ -189,7 +189,7 @@ struct FirstFailure {
 
 // The outcome of a request.
 struct BulkAnswer {
-  EmbedResponse response;
+  api::EmbedResponse response;
   Status refused;  // not OK: there is no response, because of one of the rows
 };
 
@@ -235,10 +235,10 @@ class BulkRun {
 };
 
 std::future<Expected<BulkAnswer>> BulkRun::Start(const BulkTag& tag) {
-  return Ask<BulkAnswer>([&](const Callback<BulkAnswer>& done) {
+  return Ask<BulkAnswer>([&](const api::Callback<BulkAnswer>& done) {
     const bool skip = options_.skip;
     start_(tag.window->Texts(tag.rows, skip),
-           [tag, skip, done, failure = failure_](Expected<EmbedResponse> response) {
+           [tag, skip, done, failure = failure_](Expected<api::EmbedResponse> response) {
              if (response.ok()) return done(BulkAnswer{*std::move(response), {}});
              if (skip && IsOfRow(response.status())) return done(BulkAnswer{{}, response.status()});
              const Status named = tag.window->NameLine(response.status(), tag.rows);
@@ -252,7 +252,7 @@ Status BulkRun::Settle(const BulkAnswer& answer, const BulkTag& tag) {
   BulkWindow& window = *tag.window;
   const auto bytes = static_cast<int64_t>(window.BytesOf(tag.rows));
   if (answer.refused.ok()) {
-    const EmbedResponse& response = answer.response;
+    const api::EmbedResponse& response = answer.response;
     PENSTOCK_RETURN_IF_ERROR(window.Place(tag.rows, response.values, response.dimensions).status());
     window.Count(response.usage, response.truncation);
     progress_(tag.rows.size(), response, bytes);
@@ -327,4 +327,4 @@ Status EmbedInBulk(RowSource* source, const BulkOptions& options, const StartEmb
   return BulkRun(options, start, take, progress).Run(source);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

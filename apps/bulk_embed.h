@@ -24,16 +24,16 @@
 #include "common/status.h"
 #include "corpus/row_reader.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // The rows of the input, one after the other, and their digest.
 class RowSource {
  public:
   // `keeps_bad`: rows that are bad are given, too; otherwise the first is a failure.
-  explicit RowSource(RowReader* reader, bool keeps_bad = false)
+  explicit RowSource(corpus::RowReader* reader, bool keeps_bad = false)
       : reader_(reader), keeps_bad_(keeps_bad) {}
   // Nothing at the end.
-  Expected<std::optional<Row>> Next();
+  Expected<std::optional<corpus::Row>> Next();
 
   // A position: rows so far, and their digest.
   struct Mark {
@@ -45,7 +45,7 @@ class RowSource {
   int64_t bytes() const { return bytes_; }
 
  private:
-  RowReader* const reader_;
+  corpus::RowReader* const reader_;
   const bool keeps_bad_;
   RowsDigest digest_;
   int64_t rows_ = 0;
@@ -62,7 +62,7 @@ class BulkWindow {
   explicit BulkWindow(size_t label_bytes = 0) : label_bytes_(label_bytes) {}
 
   // A bad row is skipped from the beginning.
-  void Add(Row row);
+  void Add(corpus::Row row);
   // The input's position after the window's last row.
   void SetMark(RowSource::Mark mark) { mark_ = std::move(mark); }
   const RowSource::Mark& mark() const { return mark_; }
@@ -88,7 +88,7 @@ class BulkWindow {
   // For a window none of whose rows has a vector.
   void SetDimensions(int32_t dimensions);
   // Counts what the requests that were placed used.
-  void Count(const Usage& usage, const Truncation& truncation);
+  void Count(const encode::Usage& usage, const encode::Truncation& truncation);
   int64_t tokens() const { return tokens_; }
   int64_t cut() const { return cut_; }
   size_t rows() const { return rows_.size(); }
@@ -163,12 +163,13 @@ struct BulkOptions {
 };
 
 // Embeds texts and calls back from any thread, now or later, exactly once.
-using StartEmbed = std::function<void(std::vector<std::string> texts, Callback<EmbedResponse>)>;
+using StartEmbed =
+    std::function<void(std::vector<std::string> texts, api::Callback<api::EmbedResponse>)>;
 // Gets the windows in the order of the input, each with all its vectors.
 using TakeWindow = std::function<Status(const BulkWindow& window)>;
 // Called for every finished request; `bytes` of the input.
 using TakeProgress =
-    std::function<void(size_t texts, const EmbedResponse& response, int64_t bytes)>;
+    std::function<void(size_t texts, const api::EmbedResponse& response, int64_t bytes)>;
 
 // Embeds every row of `source`. Ends at the first failure, which names the line. With `skip` a
 // request that is refused is halved and sent again until the rows at fault are alone; the reason is
@@ -176,4 +177,4 @@ using TakeProgress =
 Status EmbedInBulk(RowSource* source, const BulkOptions& options, const StartEmbed& start,
                    const TakeWindow& take, const TakeProgress& progress);
 
-}  // namespace penstock
+}  // namespace penstock::cli

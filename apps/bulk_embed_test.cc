@@ -10,7 +10,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 using testing::ElementsAre;
@@ -69,16 +69,16 @@ class EmbedInBulkTest : public testing::Test {
       std::ofstream file(path_);
       for (const std::string& text : texts) file << text << '\n';
     }
-    RowReader reader({path_}, {.format = InputFormat::kText});
+    corpus::RowReader reader({path_}, {.format = corpus::InputFormat::kText});
     std::vector<std::jthread> threads;
     std::atomic<size_t> at_once{0};
-    const auto start = [&](std::vector<std::string> rows, Callback<EmbedResponse> done) {
+    const auto start = [&](std::vector<std::string> rows, api::Callback<api::EmbedResponse> done) {
       at_once_max_ = std::max(at_once_max_, ++at_once);
       rows_max_ = std::max(rows_max_, rows.size());
       ++requests_;
       threads.emplace_back(
           [&at_once, &bad, &refusal, rows = std::move(rows), done = std::move(done)] {
-            EmbedResponse response;
+            api::EmbedResponse response;
             response.dimensions = 2;
             for (size_t i = 0; i < rows.size(); ++i) {
               if (rows[i] == bad) {
@@ -107,7 +107,7 @@ class EmbedInBulkTest : public testing::Test {
           if (stop_after_ > 0 && window.mark().rows >= stop_after_) options.stop->Cancel();
           return Status::Ok();
         },
-        [&](size_t rows, const EmbedResponse&, int64_t bytes) {
+        [&](size_t rows, const api::EmbedResponse&, int64_t bytes) {
           done_rows_ += rows;
           done_bytes_ += bytes;
         });
@@ -255,4 +255,4 @@ TEST(IsOfRow, LooksAtCodeAndField) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cli

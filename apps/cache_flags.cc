@@ -6,7 +6,7 @@
 #include "common/printable.h"
 #include "disk_room.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 Flag* AddReferences(CommandLine* line, std::vector<std::string>* references,
                     const std::string& description) {
@@ -19,14 +19,14 @@ void LogWarnings() {
   InitLog(options);
 }
 
-Expected<ModelReference> HubReference(const std::string& text, const std::string& why) {
-  PENSTOCK_ASSIGN_OR_RETURN(ModelReference reference, ModelReference::Parse(text));
+Expected<hub::ModelReference> HubReference(const std::string& text, const std::string& why) {
+  PENSTOCK_ASSIGN_OR_RETURN(hub::ModelReference reference, hub::ModelReference::Parse(text));
   if (!reference.local()) return reference;
   return Status::InvalidArgument("'" + text + "' is a path on this machine; " + why);
 }
 
 bool IsReference(const std::string& text) {
-  const auto reference = ModelReference::Parse(text);
+  const auto reference = hub::ModelReference::Parse(text);
   return reference.ok() ? !reference->local() : reference.code() == StatusCode::kNotFound;
 }
 
@@ -58,4 +58,4 @@ std::string BytesText(uint64_t bytes) {
   return bytes == 0 ? "?" : SizeText(static_cast<int64_t>(bytes));
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -8,7 +8,7 @@
 #include "command_line.h"
 #include "hub/reference.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // The references a command works on, as arguments.
 Flag* AddReferences(CommandLine* line, std::vector<std::string>* references,
@@ -17,7 +17,7 @@ Flag* AddReferences(CommandLine* line, std::vector<std::string>* references,
 void LogWarnings();
 
 // A reference of the hub: a local path is an error that says `why`.
-Expected<ModelReference> HubReference(const std::string& text, const std::string& why);
+Expected<hub::ModelReference> HubReference(const std::string& text, const std::string& why);
 
 // Whether a text is a reference of the hub at all; else a failure of the command is a mistake in
 // how it was called.
@@ -30,4 +30,4 @@ std::string TableText(const std::vector<std::vector<std::string>>& rows,
 // "90.9 MB"; "?" of 0.
 std::string BytesText(uint64_t bytes);
 
-}  // namespace penstock
+}  // namespace penstock::cli

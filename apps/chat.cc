@@ -14,7 +14,7 @@
 #include "server_commands.h"
 #include "server_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct ChatFlags {
@@ -29,9 +29,9 @@ struct ChatFlags {
   bool verbose = false;
 };
 
-Expected<JsonValue> ReadVariables(const std::string& text) {
-  if (text.empty()) return JsonValue(JsonValue::Object());
-  auto variables = JsonValue::Parse(text);
+Expected<chat::JsonValue> ReadVariables(const std::string& text) {
+  if (text.empty()) return chat::JsonValue(chat::JsonValue::Object());
+  auto variables = chat::JsonValue::Parse(text);
   if (!variables.ok()) return variables.status().Annotate("--chat-template-kwargs");
   if (variables->object() == nullptr) {
     return Status::InvalidArgument("--chat-template-kwargs is to be a JSON object");
@@ -79,31 +79,32 @@ Expected<int> Converse(const ChatFlags& flags, int32_t context, Conversation* co
 
 // Gives the exit code.
 Expected<int> RunChatWith(const ChatFlags& flags) {
-  PENSTOCK_ASSIGN_OR_RETURN(JsonValue variables, ReadVariables(flags.variables));
+  PENSTOCK_ASSIGN_OR_RETURN(chat::JsonValue variables, ReadVariables(flags.variables));
   ChatSignals signals;
   LoadedDecoder loaded;
   {
     const Interruption ends_loading;  // a signal ends the program until there is a conversation
     PENSTOCK_ASSIGN_OR_RETURN(loaded, LoadedDecoder::Load(flags.decoder));
   }
-  const TextModel& model = *loaded.model;
+  const generate::TextModel& model = *loaded.model;
   PENSTOCK_ASSIGN_OR_RETURN(
-      const ModelTemplates templates,
-      ModelTemplates::Make(model.chat_templates, flags.chat_template, NameOfModel(flags)));
-  PENSTOCK_ASSIGN_OR_RETURN(ChatTemplate made, templates.For(/*has_tools=*/false));
-  Metrics metrics;
+      const engine::ModelTemplates templates,
+      engine::ModelTemplates::Make(model.chat_templates, flags.chat_template, NameOfModel(flags)));
+  PENSTOCK_ASSIGN_OR_RETURN(chat::ChatTemplate made, templates.For(/*has_tools=*/false));
+  metrics::Metrics metrics;
   PENSTOCK_ASSIGN_OR_RETURN(
       const auto session,
       ChatSession::Make(&model, std::move(made), std::move(variables), &metrics, &signals));
   session->sampling() = flags.sampling.For(model.defaults);
-  PENSTOCK_RETURN_IF_ERROR(session->sampling().Check(static_cast<int32_t>(VocabularyOf(model))));
+  PENSTOCK_RETURN_IF_ERROR(
+      session->sampling().Check(static_cast<int32_t>(generate::VocabularyOf(model))));
   return Converse(flags, model.context(), session.get(), &signals);
 }
 
 // The same by a server.
 Expected<int> ChatAtServer(const ChatFlags& flags, const std::string& model) {
-  PENSTOCK_ASSIGN_OR_RETURN(JsonValue variables, ReadVariables(flags.variables));
-  PENSTOCK_ASSIGN_OR_RETURN(ServerClientOptions server, ClientOptions(flags.server));
+  PENSTOCK_ASSIGN_OR_RETURN(chat::JsonValue variables, ReadVariables(flags.variables));
+  PENSTOCK_ASSIGN_OR_RETURN(client::ServerClientOptions server, ClientOptions(flags.server));
   ChatSignals signals;
   RemoteChat chat(std::move(server), model, flags.sampling, std::move(variables), &signals);
   return Converse(flags, 0, &chat, &signals);
@@ -193,4 +194,4 @@ int RunRun(const std::vector<std::string>& args) {
   return Run(line, flags);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

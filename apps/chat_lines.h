@@ -6,7 +6,7 @@
 
 #include "chat_signals.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct ChatLine {
   enum class Kind { kText, kEnd, kSignal };
@@ -31,4 +31,4 @@ std::unique_ptr<ChatLines> NewPipeLines(ChatSignals* signals);
 // Standard input and output are a terminal. Null: it cannot be used so.
 std::unique_ptr<ChatLines> NewTerminalLines(ChatSignals* signals);
 
-}  // namespace penstock
+}  // namespace penstock::cli

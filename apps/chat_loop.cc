@@ -11,7 +11,7 @@
 #include "command_line.h"
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr const char* kHelp =
@@ -30,7 +30,7 @@ std::string Tokens(int64_t count) {
   return fmt::format("{} token{}", count, count == 1 ? "" : "s");
 }
 
-std::string Timings(const DecodeUsage& usage) {
+std::string Timings(const generate::DecodeUsage& usage) {
   std::string text = fmt::format("[{}", Tokens(usage.completion_tokens));
   if (usage.completion_tokens > 1 && usage.decode_s > 0) {
     text += fmt::format(", {:.1f} a second", (usage.completion_tokens - 1) / usage.decode_s);
@@ -66,17 +66,18 @@ void ChatLoop::Note(const std::string& text) const {
 }
 
 void ChatLoop::PrintEnd(const ChatReply& reply) const {
-  const DecodeUsage& usage = reply.usage;
+  const generate::DecodeUsage& usage = reply.usage;
   if (reply.signal != 0) {
     if (!options_.interactive) return;
     Note(reply.kept ? "(stopped; what was said stays in the conversation)"
                     : "(stopped before the reply; the message is not in the conversation)");
-  } else if (reply.finish == FinishReason::kContext && options_.context > 0) {
+  } else if (reply.finish == generate::FinishReason::kContext && options_.context > 0) {
     Note(fmt::format(
         "the context is full: {} of conversation and {} of this reply are its {}. "
         "/reset begins a new conversation; a larger --context may help",
         Tokens(usage.prompt_tokens), Tokens(usage.completion_tokens), options_.context));
-  } else if (reply.finish == FinishReason::kLength || reply.finish == FinishReason::kContext) {
+  } else if (reply.finish == generate::FinishReason::kLength ||
+             reply.finish == generate::FinishReason::kContext) {
     Note(fmt::format("(the reply was cut after {}; --max-tokens{} allows more)",
                      Tokens(usage.completion_tokens),
                      options_.interactive ? " or /set max-tokens" : ""));
@@ -120,7 +121,8 @@ Status ChatLoop::Print(const Expected<ChatReply>& reply) {
 
 Status ChatLoop::Say(const std::string& message) {
   FitPrinter();
-  return Print(session_.Say(message, [this](const ReplyDelta& delta) { printer_.Add(delta); }));
+  return Print(
+      session_.Say(message, [this](const reply::ReplyDelta& delta) { printer_.Add(delta); }));
 }
 
 void ChatLoop::SetSystem(const std::string& text) {
@@ -157,7 +159,7 @@ Status ChatLoop::DoCommand(const ChatInputText& input) {
   }
   if (name == "retry") {
     FitPrinter();
-    return Print(session_.Retry([this](const ReplyDelta& delta) { printer_.Add(delta); }));
+    return Print(session_.Retry([this](const reply::ReplyDelta& delta) { printer_.Add(delta); }));
   }
   if (name == "set") {
     Show(session_.Settings());
@@ -244,4 +246,4 @@ Expected<int> ChatLoop::Run() {
   return signal_ == 0 ? kExitOk : kExitSignal + signal_;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

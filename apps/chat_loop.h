@@ -9,7 +9,7 @@
 #include "chat_signals.h"
 #include "conversation.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct ChatLoopOptions {
   std::string name;  // of the model, as it was given
@@ -58,4 +58,4 @@ class ChatLoop {
   int signal_ = 0;            // that ends the command
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

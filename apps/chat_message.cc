@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr std::string_view kQuotes = "\"\"\"";
@@ -32,22 +32,22 @@ bool ReadNumber(std::string_view text, T* out) {
 // One of the members is set.
 struct Setting {
   const char* name;
-  float SamplingOptions::*number = nullptr;
-  int32_t SamplingOptions::*whole = nullptr;
-  std::optional<int32_t> SamplingOptions::*maybe = nullptr;
-  std::optional<uint64_t> SamplingOptions::*seed = nullptr;
+  float sample::SamplingOptions::*number = nullptr;
+  int32_t sample::SamplingOptions::*whole = nullptr;
+  std::optional<int32_t> sample::SamplingOptions::*maybe = nullptr;
+  std::optional<uint64_t> sample::SamplingOptions::*seed = nullptr;
 };
 
 constexpr Setting kSettings[] = {
-    {.name = "temperature", .number = &SamplingOptions::temperature},
-    {.name = "top-k", .whole = &SamplingOptions::top_k},
-    {.name = "top-p", .number = &SamplingOptions::top_p},
-    {.name = "min-p", .number = &SamplingOptions::min_p},
-    {.name = "repetition-penalty", .number = &SamplingOptions::repetition_penalty},
-    {.name = "presence-penalty", .number = &SamplingOptions::presence_penalty},
-    {.name = "frequency-penalty", .number = &SamplingOptions::frequency_penalty},
-    {.name = "max-tokens", .maybe = &SamplingOptions::max_tokens},
-    {.name = "seed", .seed = &SamplingOptions::seed},
+    {.name = "temperature", .number = &sample::SamplingOptions::temperature},
+    {.name = "top-k", .whole = &sample::SamplingOptions::top_k},
+    {.name = "top-p", .number = &sample::SamplingOptions::top_p},
+    {.name = "min-p", .number = &sample::SamplingOptions::min_p},
+    {.name = "repetition-penalty", .number = &sample::SamplingOptions::repetition_penalty},
+    {.name = "presence-penalty", .number = &sample::SamplingOptions::presence_penalty},
+    {.name = "frequency-penalty", .number = &sample::SamplingOptions::frequency_penalty},
+    {.name = "max-tokens", .maybe = &sample::SamplingOptions::max_tokens},
+    {.name = "seed", .seed = &sample::SamplingOptions::seed},
 };
 
 template <typename T>
@@ -59,7 +59,7 @@ bool ReadOptional(std::string_view text, std::optional<T>* out) {
   return ReadNumber(text, &out->emplace());
 }
 
-bool SetValue(const Setting& setting, std::string_view text, SamplingOptions* options) {
+bool SetValue(const Setting& setting, std::string_view text, sample::SamplingOptions* options) {
   if (setting.number != nullptr) return ReadNumber(text, &(options->*setting.number));
   if (setting.whole != nullptr) return ReadNumber(text, &(options->*setting.whole));
   if (setting.maybe != nullptr) return ReadOptional(text, &(options->*setting.maybe));
@@ -71,7 +71,7 @@ std::string ShowOptional(const std::optional<T>& value) {
   return value ? fmt::format("{}", *value) : "none";
 }
 
-std::string ShowValue(const Setting& setting, const SamplingOptions& options) {
+std::string ShowValue(const Setting& setting, const sample::SamplingOptions& options) {
   if (setting.number != nullptr) return fmt::format("{}", options.*setting.number);
   if (setting.whole != nullptr) return fmt::format("{}", options.*setting.whole);
   if (setting.maybe != nullptr) return ShowOptional(options.*setting.maybe);
@@ -129,14 +129,14 @@ ChatInputText MessageLines::Take() {
   return input;
 }
 
-Status SetChatOption(std::string_view given, int32_t vocabulary, SamplingOptions* options) {
+Status SetChatOption(std::string_view given, int32_t vocabulary, sample::SamplingOptions* options) {
   const size_t end = std::min(given.find_first_of(kSpace), given.size());
   std::string name(given.substr(0, end));
   for (char& c : name) c = c == '_' ? '-' : c;
   const std::string_view value = Trimmed(given.substr(end));
   for (const Setting& setting : kSettings) {
     if (name != setting.name) continue;
-    SamplingOptions changed = *options;
+    sample::SamplingOptions changed = *options;
     if (!SetValue(setting, value, &changed)) {
       return Status::InvalidArgument(fmt::format("'{}' is not a value for {}", value, name));
     }
@@ -150,7 +150,7 @@ Status SetChatOption(std::string_view given, int32_t vocabulary, SamplingOptions
   return Status::InvalidArgument(fmt::format("there is no setting '{}' (see /set)", name));
 }
 
-std::string ListChatOptions(const SamplingOptions& options) {
+std::string ListChatOptions(const sample::SamplingOptions& options) {
   std::string text;
   for (const Setting& setting : kSettings) {
     text += fmt::format("  {:<20} {}\n", setting.name, ShowValue(setting, options));
@@ -158,4 +158,4 @@ std::string ListChatOptions(const SamplingOptions& options) {
   return text;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

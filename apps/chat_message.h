@@ -11,7 +11,7 @@
 
 #include "sample/sampling_options.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct ChatInputText {
   enum class Kind { kNothing, kMessage, kCommand };
@@ -41,8 +41,8 @@ class MessageLines {
 
 // "/set NAME VALUE": sets one of the settings below. kInvalidArgument: no such name, no number, or
 // a value out of range; `vocabulary` as in SamplingOptions::Check.
-Status SetChatOption(std::string_view given, int32_t vocabulary, SamplingOptions* options);
+Status SetChatOption(std::string_view given, int32_t vocabulary, sample::SamplingOptions* options);
 // Their names and values, a line each.
-std::string ListChatOptions(const SamplingOptions& options);
+std::string ListChatOptions(const sample::SamplingOptions& options);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -85,7 +85,7 @@ TEST(MessageLines, ClearForgetsWhatHasBegun) {
 }
 
 TEST(ChatOptions, AreSetByName) {
-  SamplingOptions options;
+  sample::SamplingOptions options;
   EXPECT_TRUE(SetChatOption("temperature 0.7", 100, &options).ok());
   EXPECT_FLOAT_EQ(options.temperature, 0.7f);
   EXPECT_TRUE(SetChatOption("top_k  40", 100, &options).ok());
@@ -102,15 +102,15 @@ TEST(ChatOptions, AreSetByName) {
 }
 
 TEST(ChatOptions, WrongOnesChangeNothing) {
-  SamplingOptions options;
+  sample::SamplingOptions options;
   for (const char* wrong : {"temperature", "temperature hot", "temperature 0.7x", "temperature 3",
                             "temperature nan", "top-p 2", "max-tokens 0", "seed -1", "colour 1"}) {
     const Status status = SetChatOption(wrong, 100, &options);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << wrong;
   }
   EXPECT_THAT(SetChatOption("colour 1", 100, &options).message(), HasSubstr("'colour'"));
-  EXPECT_EQ(ListChatOptions(options), ListChatOptions(SamplingOptions()));
+  EXPECT_EQ(ListChatOptions(options), ListChatOptions(sample::SamplingOptions()));
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -6,7 +6,7 @@
 
 #include "chat_lines.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 class PipeLines final : public ChatLines {
@@ -68,4 +68,4 @@ std::unique_ptr<ChatLines> NewPipeLines(ChatSignals* signals) {
   return std::make_unique<PipeLines>(signals);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -5,7 +5,7 @@
 
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr std::string_view kDim = "\x1b[2m";
@@ -60,12 +60,12 @@ void ChatPrinter::EndThinking() {
   }
 }
 
-void ChatPrinter::Add(const ReplyDelta& delta) {
+void ChatPrinter::Add(const reply::ReplyDelta& delta) {
   if (delta.text.empty()) return;
-  if (delta.kind == ReplyDelta::Kind::kReasoning) {
+  if (delta.kind == reply::ReplyDelta::Kind::kReasoning) {
     if (!thinks_) BeginThinking();
     if (options_.thinking) Write(delta.text);
-  } else if (delta.kind == ReplyDelta::Kind::kContent) {
+  } else if (delta.kind == reply::ReplyDelta::Kind::kContent) {
     if (thinks_) EndThinking();
     Write(delta.text);
   }
@@ -80,4 +80,4 @@ void ChatPrinter::End() {
   wrap_.Restart();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

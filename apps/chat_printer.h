@@ -8,7 +8,7 @@
 #include "reply/reply_parser.h"
 #include "word_wrap.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // Text of a model for a terminal: line breaks and tabs stay, other controls are escaped
 // (common/printable.h).
@@ -26,7 +26,7 @@ class ChatPrinter {
   ChatPrinter(ChatPrinterOptions options, std::function<void(std::string_view)> write)
       : options_(options), write_(std::move(write)) {}
 
-  void Add(const ReplyDelta& delta);
+  void Add(const reply::ReplyDelta& delta);
   // The reply has ended: its last line, too.
   void End();
 
@@ -49,4 +49,4 @@ class ChatPrinter {
   WordWrap wrap_{0};
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -5,17 +5,17 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
-using Kind = ReplyDelta::Kind;
+using Kind = reply::ReplyDelta::Kind;
 
 std::string Printed(ChatPrinterOptions options,
                     const std::vector<std::pair<Kind, std::string>>& parts) {
   std::string out;
   ChatPrinter printer(options, [&out](std::string_view text) { out += text; });
   for (const auto& [kind, text] : parts) {
-    ReplyDelta delta;
+    reply::ReplyDelta delta;
     delta.kind = kind;
     delta.text = text;
     printer.Add(delta);
@@ -61,4 +61,4 @@ TEST(ChatPrinter, ControlsDoNotReachATerminal) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cli

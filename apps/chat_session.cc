@@ -15,7 +15,7 @@
 #include "engine/decoder_engine.h"
 #include "generate/text_stream.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // Contexts that the cache has blocks for: earlier versions of a turn stay cached beside it.
@@ -24,23 +24,24 @@ constexpr int32_t kContexts = 2;
 }  // namespace
 
 // Takes a reply from the step thread.
-class ChatSession::Sink final : public DecodeSink {
+class ChatSession::Sink final : public generate::DecodeSink {
  public:
   Sink() : came_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { PENSTOCK_CHECK(came_ >= 0); }
   ~Sink() override { close(came_); }
 
-  void OnToken(int32_t, const GeneratedToken&, std::string_view text) noexcept override {
+  void OnToken(int32_t, const generate::GeneratedToken&, std::string_view text) noexcept override {
     if (text.empty()) return;
     const std::lock_guard lock(mutex_);
     text_ += text;
     Wake();
   }
-  void OnSampleEnd(int32_t, FinishReason reason, std::string_view text, int) noexcept override {
+  void OnSampleEnd(int32_t, generate::FinishReason reason, std::string_view text,
+                   int) noexcept override {
     const std::lock_guard lock(mutex_);
     text_ += text;
     finish_ = reason;
   }
-  void OnEnd(const Status& status, const DecodeUsage& usage) noexcept override {
+  void OnEnd(const Status& status, const generate::DecodeUsage& usage) noexcept override {
     const std::lock_guard lock(mutex_);
     status_ = status;
     usage_ = usage;
@@ -71,43 +72,46 @@ class ChatSession::Sink final : public DecodeSink {
   const int came_;  // eventfd
   std::mutex mutex_;
   std::string text_;
-  FinishReason finish_ = FinishReason::kStop;
-  DecodeUsage usage_;
+  generate::FinishReason finish_ = generate::FinishReason::kStop;
+  generate::DecodeUsage usage_;
   Status status_;
   bool ended_ = false;
 };
 
-ChatSession::ChatSession(const TextModel* model, ChatTemplate made, JsonValue variables,
-                         ChatSignals* signals)
+ChatSession::ChatSession(const generate::TextModel* model, chat::ChatTemplate made,
+                         chat::JsonValue variables, ChatSignals* signals)
     : model_(model),
       template_(std::move(made)),
       variables_(std::move(variables)),
       signals_(signals),
-      format_(DetectReplyFormat(template_.source())) {
-  format_.tools = ToolForm::kNone;  // there are no tools here
-  for (const std::string& marker : MarkerTokens(format_)) {
+      format_(reply::DetectReplyFormat(template_.source())) {
+  format_.tools = reply::ToolForm::kNone;  // there are no tools here
+  for (const std::string& marker : reply::MarkerTokens(format_)) {
     const int32_t id = model_->tokenizer->TokenToId(marker);
     if (id >= 0 && model_->tokenizer->IsSpecial(id)) shown_.push_back(id);
   }
 }
 
-Expected<std::unique_ptr<ChatSession>> ChatSession::Make(const TextModel* model, ChatTemplate made,
-                                                         JsonValue variables, Metrics* metrics,
+Expected<std::unique_ptr<ChatSession>> ChatSession::Make(const generate::TextModel* model,
+                                                         chat::ChatTemplate made,
+                                                         chat::JsonValue variables,
+                                                         metrics::Metrics* metrics,
                                                          ChatSignals* signals) {
   std::unique_ptr<ChatSession> session(
       new ChatSession(model, std::move(made), std::move(variables), signals));
-  DecodeSchedulerOptions options;
+  generate::DecodeSchedulerOptions options;
   options.sequences_max = 1;
   options.cache_blocks = {std::min(kContexts * BlocksOfTokens(model->context()),
-                                   FitCacheBlocks(*model, options.sequences_max)[0])};
+                                   engine::FitCacheBlocks(*model, options.sequences_max)[0])};
   // One text is never beside another, so that costs decide nothing and are not measured.
   options.cost = {.fixed_s = 1e-3, .row_s = 1e-5, .work_s = 0};
-  PENSTOCK_ASSIGN_OR_RETURN(session->scheduler_, DecodeScheduler::Make(model, options, metrics));
+  PENSTOCK_ASSIGN_OR_RETURN(session->scheduler_,
+                            generate::DecodeScheduler::Make(model, options, metrics));
   return session;
 }
 
 Expected<std::string> ChatSession::Render() const {
-  ChatInput input;
+  chat::ChatInput input;
   input.messages = AllMessages();
   input.variables = variables_;
   input.add_generation_prompt = true;
@@ -116,16 +120,16 @@ Expected<std::string> ChatSession::Render() const {
 }
 
 Status ChatSession::Set(const std::string& given) {
-  return SetChatOption(given, static_cast<int32_t>(VocabularyOf(*model_)), &sampling_);
+  return SetChatOption(given, static_cast<int32_t>(generate::VocabularyOf(*model_)), &sampling_);
 }
 
 std::string ChatSession::Settings() const { return ListChatOptions(sampling_); }
 
 Expected<ChatReply> ChatSession::MakeReply(const OnDelta& on_delta) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string prompt, Render());
-  EncodeOptions encode;
+  text::EncodeOptions encode;
   encode.add_special_tokens = false;
-  Encoding encoding;
+  text::Encoding encoding;
   PENSTOCK_RETURN_IF_ERROR(model_->tokenizer->Encode(prompt, encode, &encoding));
   const size_t tokens = encoding.ids.size();
   const auto context = static_cast<size_t>(model_->context());
@@ -135,7 +139,7 @@ Expected<ChatReply> ChatSession::MakeReply(const OnDelta& on_delta) {
                     "reply included. /reset begins a new one; a larger --context may help",
                     tokens, context));
   }
-  auto job = std::make_unique<DecodeJob>();
+  auto job = std::make_unique<generate::DecodeJob>();
   job->prompt = std::move(encoding.ids);
   job->sampling = sampling_;
   job->shown = shown_;
@@ -147,20 +151,20 @@ Expected<ChatReply> ChatSession::MakeReply(const OnDelta& on_delta) {
   const auto sink = std::make_shared<Sink>();
   job->context.cancel = cancel;
   job->sink = sink;
-  ReplyOptions options;
+  reply::ReplyOptions options;
   options.format = format_;
-  options.format.begins_thinking = PromptOpensThinking(format_, prompt);
-  ReplyParser parser(options);
+  options.format.begins_thinking = reply::PromptOpensThinking(format_, prompt);
+  reply::ReplyParser parser(options);
   PENSTOCK_RETURN_IF_ERROR(scheduler_->Submit(std::move(job)));
   ChatReply reply;
   PENSTOCK_RETURN_IF_ERROR(Follow(sink.get(), cancel.get(), &parser, on_delta, &reply));
   return reply;
 }
 
-Status ChatSession::Follow(Sink* sink, CancelToken* cancel, ReplyParser* parser,
+Status ChatSession::Follow(Sink* sink, CancelToken* cancel, reply::ReplyParser* parser,
                            const OnDelta& on_delta, ChatReply* reply) {
   std::string content, reasoning, text;
-  std::vector<ReplyDelta> deltas;
+  std::vector<reply::ReplyDelta> deltas;
   Status status;
   std::array<pollfd, 2> polled = {{{sink->fd(), POLLIN, 0}, {signals_->fd(), POLLIN, 0}}};
   for (bool ended = false; !ended;) {
@@ -177,9 +181,9 @@ Status ChatSession::Follow(Sink* sink, CancelToken* cancel, ReplyParser* parser,
     deltas.clear();
     parser->Add(text, &deltas);
     if (ended) parser->Finish(&deltas);
-    for (const ReplyDelta& delta : deltas) {
-      if (delta.kind == ReplyDelta::Kind::kContent) content += delta.text;
-      if (delta.kind == ReplyDelta::Kind::kReasoning) reasoning += delta.text;
+    for (const reply::ReplyDelta& delta : deltas) {
+      if (delta.kind == reply::ReplyDelta::Kind::kContent) content += delta.text;
+      if (delta.kind == reply::ReplyDelta::Kind::kReasoning) reasoning += delta.text;
       on_delta(delta);
     }
   }
@@ -190,4 +194,4 @@ Status ChatSession::Follow(Sink* sink, CancelToken* cancel, ReplyParser* parser,
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

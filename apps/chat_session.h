@@ -15,16 +15,18 @@
 #include "reply/reply_format.h"
 #include "reply/reply_parser.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 class ChatSession final : public Conversation {
  public:
   // `model`, `metrics` and `signals` must outlive it. `variables`: an object for the template.
-  static Expected<std::unique_ptr<ChatSession>> Make(const TextModel* model, ChatTemplate made,
-                                                     JsonValue variables, Metrics* metrics,
+  static Expected<std::unique_ptr<ChatSession>> Make(const generate::TextModel* model,
+                                                     chat::ChatTemplate made,
+                                                     chat::JsonValue variables,
+                                                     metrics::Metrics* metrics,
                                                      ChatSignals* signals);
 
-  SamplingOptions& sampling() { return sampling_; }
+  sample::SamplingOptions& sampling() { return sampling_; }
   Status Set(const std::string& given) override;
   std::string Settings() const override;
 
@@ -33,20 +35,21 @@ class ChatSession final : public Conversation {
 
  private:
   class Sink;
-  ChatSession(const TextModel* model, ChatTemplate made, JsonValue variables, ChatSignals* signals);
+  ChatSession(const generate::TextModel* model, chat::ChatTemplate made, chat::JsonValue variables,
+              ChatSignals* signals);
   Expected<std::string> Render() const;
   // Hands the reply's text on until it has ended.
-  Status Follow(Sink* sink, CancelToken* cancel, ReplyParser* parser, const OnDelta& on_delta,
-                ChatReply* reply);
+  Status Follow(Sink* sink, CancelToken* cancel, reply::ReplyParser* parser,
+                const OnDelta& on_delta, ChatReply* reply);
 
-  const TextModel* const model_;
-  const ChatTemplate template_;
-  const JsonValue variables_;
+  const generate::TextModel* const model_;
+  const chat::ChatTemplate template_;
+  const chat::JsonValue variables_;
   ChatSignals* const signals_;
-  ReplyFormat format_;
+  reply::ReplyFormat format_;
   std::vector<int32_t> shown_;  // special tokens that the parser of replies reads
-  std::unique_ptr<DecodeScheduler> scheduler_;
-  SamplingOptions sampling_;
+  std::unique_ptr<generate::DecodeScheduler> scheduler_;
+  sample::SamplingOptions sampling_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

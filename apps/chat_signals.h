@@ -12,7 +12,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 class ChatSignals {
  public:
@@ -40,4 +40,4 @@ class ChatSignals {
   int fd_ = -1;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -11,7 +11,7 @@
 
 #include "chat_lines.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr int kHistoryLines = 1000;
@@ -196,4 +196,4 @@ std::unique_ptr<ChatLines> NewTerminalLines(ChatSignals* signals) {
   return lines;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

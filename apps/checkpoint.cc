@@ -10,7 +10,7 @@
 #include "common/json.h"
 #include "output_file.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr int64_t kVersion = 1;
@@ -119,4 +119,4 @@ bool SameVector(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(difference) <= kRelative * std::sqrt(length);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -11,7 +11,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // SHA-256 over rows of text in their order; boundaries of rows count.
 class RowsDigest {
@@ -54,4 +54,4 @@ struct Checkpoint {
 // which a server that is no Penstock may compute otherwise in another batch.
 bool SameVector(const std::vector<float>& a, const std::vector<float>& b);
 
-}  // namespace penstock
+}  // namespace penstock::cli

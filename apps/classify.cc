@@ -8,11 +8,11 @@
 #include "request_window.h"
 #include "text_service.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct ClassifyFlags {
-  ModelOptions model;
+  runtime::ModelOptions model;
   ServerFlags server;
   TextFlags text;
   int32_t top_k = 0;
@@ -20,9 +20,9 @@ struct ClassifyFlags {
 };
 
 // A text, or of objects and tables also "text_pair".
-Expected<ClassifyInput> InputOfRow(const Row& row) {
+Expected<api::ClassifyInput> InputOfRow(const corpus::Row& row) {
   PENSTOCK_RETURN_IF_ERROR(row.status);
-  ClassifyInput input;
+  api::ClassifyInput input;
   input.first = row.text;
   if (row.object.empty()) return input;
   PENSTOCK_ASSIGN_OR_RETURN(const auto document, JsonDocument::Parse(row.object));
@@ -36,10 +36,10 @@ Expected<ClassifyInput> InputOfRow(const Row& row) {
 
 Status ClassifyAllInputs(const ClassifyFlags& flags, TextService* service, OutputFile* file,
                          ProgressLine* progress) {
-  RowReader reader(flags.text.files, flags.text.input);
+  corpus::RowReader reader(flags.text.files, flags.text.input);
   int64_t index = 0;
-  RequestWindow<ClassifyResponse, RowIds> window(
-      [&](const ClassifyResponse& response, const RowIds& row_ids) -> Status {
+  RequestWindow<api::ClassifyResponse, RowIds> window(
+      [&](const api::ClassifyResponse& response, const RowIds& row_ids) -> Status {
         progress->Add(row_ids.size(), response.usage, response.truncation);
         std::string text;
         for (size_t row = 0; row < response.inputs.size(); ++row) {
@@ -60,19 +60,19 @@ Status ClassifyAllInputs(const ClassifyFlags& flags, TextService* service, Outpu
         file->Write(text);
         return file->status();
       });
-  ClassifyRequest request;
+  api::ClassifyRequest request;
   RowIds ids;
   std::vector<std::string> where;
   const auto send = [&]() -> Status {
     if (request.inputs.empty()) return Status::Ok();
     request.raw_scores = flags.raw_scores;
-    auto answer = Ask<ClassifyResponse>([&](Callback<ClassifyResponse> done) {
+    auto answer = Ask<api::ClassifyResponse>([&](api::Callback<api::ClassifyResponse> done) {
       service->Classify(std::exchange(request, {}),
                         NamingRows(std::exchange(where, {}), std::move(done)));
     });
     return window.Push(std::move(answer), std::exchange(ids, {}));
   };
-  PENSTOCK_RETURN_IF_ERROR(ForEachRow(&reader, [&](const Row& row) -> Status {
+  PENSTOCK_RETURN_IF_ERROR(corpus::ForEachRow(&reader, [&](const corpus::Row& row) -> Status {
     PENSTOCK_ASSIGN_OR_RETURN(auto input, InputOfRow(row));
     request.inputs.push_back(std::move(input));
     ids.push_back(row.id);
@@ -112,4 +112,4 @@ int RunClassify(const std::vector<std::string>& args) {
                         });
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

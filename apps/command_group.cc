@@ -10,7 +10,7 @@
 #include "common/printable.h"
 #include "flag_values.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 std::string InCapitals(std::string word) {
@@ -131,4 +131,4 @@ int RunGroup(const CommandGroup& group, const std::vector<std::string>& args) {
   return RunNamed(group, args[0], rest);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

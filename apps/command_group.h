@@ -6,7 +6,7 @@
 
 #include "commands.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct CommandGroup {
   std::string program;   // "penstock bench"
@@ -28,4 +28,4 @@ std::string HelpText(const CommandGroup& group);
 // "help NAME..." is "NAME... --help".
 int RunGroup(const CommandGroup& group, const std::vector<std::string>& args);
 
-}  // namespace penstock
+}  // namespace penstock::cli

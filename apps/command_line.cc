@@ -7,7 +7,7 @@
 #include "common/status_line.h"
 #include "help.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 std::string OneLine(std::string text) {
@@ -130,4 +130,4 @@ int CommandLine::FailUsage(const std::string& message) const {
   return kExitUsage;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

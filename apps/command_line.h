@@ -25,7 +25,7 @@
 #include "flags.h"
 #include "settings.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailure = 1;   // the command could not do its work
@@ -85,4 +85,4 @@ class CommandLine {
 // them; no command runs. One thread.
 void VisitCommandLines(const std::function<void(const Command&, const CommandLine&)>& visit);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -2,7 +2,7 @@
 
 #include "server_commands.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> kCommands = {
@@ -29,4 +29,4 @@ const std::vector<Command>& Commands() {
   return kCommands;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

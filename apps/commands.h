@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::cli {
 
 struct Command {
   const char* name;
@@ -49,4 +49,4 @@ int RunBenchSoak(const std::vector<std::string>& args);
 int RunBenchPolicy(const std::vector<std::string>& args);
 int RunBenchUi(const std::vector<std::string>& args);
 
-}  // namespace penstock
+}  // namespace penstock::cli

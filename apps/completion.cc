@@ -7,7 +7,7 @@
 #include "command_group.h"
 #include "command_line.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // The first sentence, cut at `kLongest` bytes; help is ASCII.
@@ -95,4 +95,4 @@ int RunCompletion(const std::vector<std::string>& args) {
   return kExitOk;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::cli {
 
 enum class Completes { kNothing, kWords, kFiles, kFolders };
 
@@ -37,4 +37,4 @@ std::string BashCompletion(const std::vector<CompletedCommand>& commands);
 std::string ZshCompletion(const std::vector<CompletedCommand>& commands);
 std::string FishCompletion(const std::vector<CompletedCommand>& commands);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -5,7 +5,7 @@
 #include "command_group.h"
 #include "completion.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 std::string Joined(const std::vector<std::string>& words, const char* between) {
@@ -298,4 +298,4 @@ std::string FishCompletion(const std::vector<CompletedCommand>& commands) {
   return text;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

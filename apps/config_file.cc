@@ -9,7 +9,7 @@
 #include <fstream>
 #include <optional>
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 int LineOf(const toml::node& node) { return static_cast<int>(node.source().begin.line); }
@@ -118,4 +118,4 @@ std::string TomlString(const std::string& text) {
   return out + '"';
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct ConfigTable {
   std::vector<std::string> path;  // [models.a]: {"models", "a"}
@@ -40,4 +40,4 @@ Expected<ConfigFile> ParseConfig(const std::string& text, const std::string& pat
 // As a TOML string, in quotes.
 std::string TomlString(const std::string& text);
 
-}  // namespace penstock
+}  // namespace penstock::cli

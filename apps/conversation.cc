@@ -2,11 +2,11 @@
 
 #include <utility>
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
-JsonValue Message(const char* role, std::string content) {
-  return JsonValue::Object{{"role", role}, {"content", std::move(content)}};
+chat::JsonValue Message(const char* role, std::string content) {
+  return chat::JsonValue::Object{{"role", role}, {"content", std::move(content)}};
 }
 
 }  // namespace
@@ -21,7 +21,7 @@ Expected<ChatReply> Conversation::Say(const std::string& message, const OnDelta&
 
 Expected<ChatReply> Conversation::Retry(const OnDelta& on_delta) {
   if (messages_.empty()) return Status::InvalidArgument("there is no reply yet");
-  const JsonValue before = std::move(messages_.back());
+  const chat::JsonValue before = std::move(messages_.back());
   messages_.pop_back();
   ++retries_;
   auto reply = MakeReply(on_delta);
@@ -30,16 +30,16 @@ Expected<ChatReply> Conversation::Retry(const OnDelta& on_delta) {
 }
 
 void Conversation::Keep(std::string content, std::string reasoning) {
-  JsonValue message = Message("assistant", std::move(content));
+  chat::JsonValue message = Message("assistant", std::move(content));
   if (!reasoning.empty()) message.Set("reasoning_content", std::move(reasoning));
   messages_.push_back(std::move(message));
 }
 
-JsonValue::Array Conversation::AllMessages() const {
-  JsonValue::Array all;
+chat::JsonValue::Array Conversation::AllMessages() const {
+  chat::JsonValue::Array all;
   if (!system_.empty()) all.push_back(Message("system", system_));
   all.insert(all.end(), messages_.begin(), messages_.end());
   return all;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

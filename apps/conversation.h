@@ -10,18 +10,18 @@
 #include "generate/decode_job.h"
 #include "reply/reply_parser.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct ChatReply {
-  FinishReason finish = FinishReason::kStop;
-  DecodeUsage usage;
+  generate::FinishReason finish = generate::FinishReason::kStop;
+  generate::DecodeUsage usage;
   int signal = 0;     // SIGINT or SIGTERM, which stopped it; 0: none
   bool kept = false;  // the conversation has it
 };
 
 class Conversation {
  public:
-  using OnDelta = std::function<void(const ReplyDelta&)>;
+  using OnDelta = std::function<void(const reply::ReplyDelta&)>;
 
   virtual ~Conversation() = default;
 
@@ -50,13 +50,13 @@ class Conversation {
   // Adds the reply.
   void Keep(std::string content, std::string reasoning);
   // With the system's.
-  JsonValue::Array AllMessages() const;
+  chat::JsonValue::Array AllMessages() const;
   uint64_t retries() const { return retries_; }  // of the last message
 
  private:
   std::string system_;
-  JsonValue::Array messages_;  // of user and model, in turn
+  chat::JsonValue::Array messages_;  // of user and model, in turn
   uint64_t retries_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

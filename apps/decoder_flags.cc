@@ -15,11 +15,11 @@
 #include "hub/hub.h"
 #include "model_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // "ID=BIAS"; the error, or empty.
-std::string ReadBias(const std::string& given, LogitBias* bias) {
+std::string ReadBias(const std::string& given, sample::LogitBias* bias) {
   const size_t equals = given.find('=');
   const char* const end = given.data() + given.size();
   if (equals != std::string::npos) {
@@ -52,12 +52,12 @@ void AddNumber(const FlagGroup& group, const char* name, std::optional<T>* value
 
 }  // namespace
 
-void AddCacheTypeFlag(const FlagGroup& group, TextModelOptions* options) {
+void AddCacheTypeFlag(const FlagGroup& group, generate::TextModelOptions* options) {
   group
       .AddFunction<std::string>(
           "--cache-type",
-          [options](const std::string& name) { options->cache_type = *DTypeOfFlag(name); }, "TYPE",
-          OneOf({"bf16", "f16", "f32", "int8"}),
+          [options](const std::string& name) { options->cache_type = *numbers::DTypeOfFlag(name); },
+          "TYPE", OneOf({"bf16", "f16", "f32", "int8"}),
           "Type of the cached keys and values: bf16, f16, f32 or int8 (penstock doctor says what "
           "each costs).")
       ->DefaultText("bf16");
@@ -72,7 +72,8 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
   AddAutoPull(&app, &flags->auto_pull);
   model
       .AddFunction<std::string>(
-          "--dtype", [flags](const std::string& name) { flags->options.dtype = DTypeOfFlag(name); },
+          "--dtype",
+          [flags](const std::string& name) { flags->options.dtype = numbers::DTypeOfFlag(name); },
           "TYPE", OneOf({"auto", "f32", "bf16", "int8"}),
           "Type the linear layers compute in: f32, bf16 or int8; auto = int8 for quantised "
           "weights, which stay as they are, else bf16 where the processor multiplies it natively, "
@@ -85,12 +86,12 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
       .Add("--device", flags->device, "DEVICE",
            FlagRule(
                [](std::string& given) {
-                 const auto device = ParseDevice(given);
+                 const auto device = devices::ParseDevice(given);
                  return device.ok() ? "" : device.status().message();
                },
                ""),
            kDeviceHelp)
-      ->DefaultText(Devices::kAuto);
+      ->DefaultText(devices::Devices::kAuto);
   speed.Add(
       "-t,--threads", flags->threads, "N", InRange(0, 256),
       "Threads that compute; 0 = one for each processor this process may use, quotas counted.");
@@ -104,9 +105,9 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
 void AddRandomModelFlags(const FlagGroup& group, std::string* shape, std::string* mix,
                          std::string* name) {
   group.Add("--shape", *shape, "NAME", "Without --model: random weights of this shape.")
-      ->Transform(OneOfAnyCase(DecoderShapes()));
+      ->Transform(OneOfAnyCase(bench::DecoderShapes()));
   group.Add("--type", *mix, "TYPE", "Number types of the random weights.")
-      ->Transform(OneOf(DecoderMixes()));
+      ->Transform(OneOf(bench::DecoderMixes()));
   group.Add("--name", *name, "NAME", "What records call the model.");
 }
 
@@ -116,21 +117,21 @@ Expected<LoadedDecoder> LoadedDecoder::Load(const DecoderFlags& flags) {
   InitLog(log);
   std::string reference = flags.model;
   if (reference.empty()) {
-    reference = FindDemoModel().reference;
+    reference = hub::FindDemoModel().reference;
   }
   LoadedDecoder loaded;
-  SetAutoPull(flags.auto_pull);
+  hub::SetAutoPull(flags.auto_pull);
   PENSTOCK_ASSIGN_OR_RETURN(reference, ResolveShown(reference));
   PENSTOCK_ASSIGN_OR_RETURN(loaded.backend,
-                            NewBackend({flags.device, flags.threads, flags.pin, ""}));
+                            devices::NewBackend({flags.device, flags.threads, flags.pin, ""}));
   const StepProgress loading("loading the model", /*quiet=*/false);
-  PENSTOCK_ASSIGN_OR_RETURN(loaded.model,
-                            TextModel::Load(reference, loaded.backend.get(), flags.options));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      loaded.model, generate::TextModel::Load(reference, loaded.backend.get(), flags.options));
   return loaded;
 }
 
-SamplingOptions SamplingFlags::For(const GenerationDefaults& defaults) const {
-  SamplingOptions all = options;
+sample::SamplingOptions SamplingFlags::For(const sample::GenerationDefaults& defaults) const {
+  sample::SamplingOptions all = options;
   all.max_tokens.reset();
   defaults.ApplyTo(&all);
   // The model's stop strings count besides those that were given.
@@ -151,7 +152,7 @@ static void AddChoiceFlags(const FlagGroup& group, SamplingFlags* flags) {
   AddNumber(group, "--temperature,--temp", &flags->temperature,
             "0: the most probable token; more: more variety. Default of this and the next three: "
             "as the model's makers recommend, else 0.8, 40, 0.95 and 0.05.",
-            0.0f, kTemperatureMax);
+            0.0f, sample::kTemperatureMax);
   group.Add("--top-k", flags->top_k, "K", InRange(-1, 1 << 24),
             "Draw from the K most probable tokens; 0 = from all.");
   AddNumber(group, "--top-p", &flags->top_p,
@@ -160,21 +161,23 @@ static void AddChoiceFlags(const FlagGroup& group, SamplingFlags* flags) {
             "Draw from tokens at least this times as probable as the most probable one.", 0.0f,
             1.0f);
   AddNumber(group, "--repetition-penalty,--repeat-penalty", &flags->repetition_penalty,
-            "Logits of tokens that occurred are divided by it.", kRepetitionPenaltyMin,
-            kRepetitionPenaltyMax);
+            "Logits of tokens that occurred are divided by it.", sample::kRepetitionPenaltyMin,
+            sample::kRepetitionPenaltyMax);
 }
 
 void AddSamplingFlags(CommandLine* line, SamplingFlags* flags) {
   const FlagGroup group(&line->flags(), "Choice of tokens");
-  SamplingOptions& options = flags->options;
+  sample::SamplingOptions& options = flags->options;
   group.Add("-n,--max-tokens", options.max_tokens, "N", FlagRule(CheckMaxTokens, ""),
             "Most tokens to generate; -1 = as many as the context holds (default: as the model's "
             "makers recommend, else 4096).");
   AddChoiceFlags(group, flags);
-  group.Add("--presence-penalty", options.presence_penalty, "X", InRange(-kPenaltyMax, kPenaltyMax),
+  group.Add("--presence-penalty", options.presence_penalty, "X",
+            InRange(-sample::kPenaltyMax, sample::kPenaltyMax),
             "Taken off the logits of generated tokens.");
   group.Add("--frequency-penalty", options.frequency_penalty, "X",
-            InRange(-kPenaltyMax, kPenaltyMax), "The same as often as they were generated.");
+            InRange(-sample::kPenaltyMax, sample::kPenaltyMax),
+            "The same as often as they were generated.");
   group
       .AddFunction<std::vector<std::string>>(
           "--logit-bias",
@@ -208,4 +211,4 @@ void AddSamplingFlags(CommandLine* line, SamplingFlags* flags) {
   group.Switch("--ignore-eos", options.ignore_eos, "Go on after the model's end token.");
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

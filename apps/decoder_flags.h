@@ -12,13 +12,13 @@
 #include "program/backend.h"
 #include "sample/sampling_options.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct DecoderFlags {
   std::string model;  // "": the demonstration model
   bool auto_pull = true;
-  TextModelOptions options;
-  std::string device = Devices::kAuto;
+  generate::TextModelOptions options;
+  std::string device = devices::Devices::kAuto;
   int threads = 0;
   bool pin = true;
   std::string log_level = "warn";
@@ -28,7 +28,7 @@ struct DecoderFlags {
 inline constexpr char kContextFlag[] = "-c,--context,--ctx-size,--max-model-len";
 inline constexpr char kContextHelp[] =
     "Tokens of prompt and text together; 0 = as many as the model is made for and memory holds.";
-void AddCacheTypeFlag(const FlagGroup& group, TextModelOptions* options);
+void AddCacheTypeFlag(const FlagGroup& group, generate::TextModelOptions* options);
 void AddDecoderFlags(CommandLine* line, DecoderFlags* flags);
 
 // Flags of benchmarks: a decoder of random weights, and its name in records.
@@ -39,20 +39,20 @@ void AddRandomModelFlags(const FlagGroup& group, std::string* shape, std::string
 struct LoadedDecoder {
   static Expected<LoadedDecoder> Load(const DecoderFlags& flags);
 
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<TextModel> model;
+  std::unique_ptr<program::Backend> backend;
+  std::unique_ptr<generate::TextModel> model;
 };
 
 // What was given; the rest is the model's or the default.
 struct SamplingFlags {
   std::optional<float> temperature, top_p, min_p, repetition_penalty;
   std::optional<int32_t> top_k;
-  SamplingOptions options;  // all others
+  sample::SamplingOptions options;  // all others
 
   // The defaults of a model, then the flags. options.max_tokens -1: no bound.
-  SamplingOptions For(const GenerationDefaults& defaults) const;
+  sample::SamplingOptions For(const sample::GenerationDefaults& defaults) const;
 };
 
 void AddSamplingFlags(CommandLine* line, SamplingFlags* flags);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -7,27 +7,27 @@
 #include "hub/environment.h"
 #include "hub/hub.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // "OWNER/NAME,NAME=REF", or the reference alone where it is the user's.
-std::string Named(const DefaultModel& model) {
+std::string Named(const hub::DefaultModel& model) {
   if (model.name.empty()) return model.reference;
   return model.name + "," + model.name.substr(model.name.rfind('/') + 1) + "=" + model.reference;
 }
 
 // Whether the first request can load it; it is not fetched.
 Status CanLoad(const std::string& reference, bool auto_pull) {
-  ResolveOptions options;
+  hub::ResolveOptions options;
   options.offline = true;
-  const Status here = ResolveModel(reference, options).status();
-  return here.ok() || (auto_pull && !HubIsOffline()) ? Status::Ok() : here;
+  const Status here = hub::ResolveModel(reference, options).status();
+  return here.ok() || (auto_pull && !hub::HubIsOffline()) ? Status::Ok() : here;
 }
 
 Status Fetch(const std::string& reference, const std::function<bool()>& go_on) {
-  ResolveOptions options;
+  hub::ResolveOptions options;
   bool told = false;
-  options.progress = [&](const HubProgress& progress) {
+  options.progress = [&](const hub::HubProgress& progress) {
     if (!told && progress.bytes_total > 0) {
       told = true;
       LogInfo("{}: downloading {:.1f} MB", reference,
@@ -35,27 +35,27 @@ Status Fetch(const std::string& reference, const std::function<bool()>& go_on) {
     }
     return go_on();
   };
-  return ResolveModel(reference, options).status();
+  return hub::ResolveModel(reference, options).status();
 }
 
 }  // namespace
 
-void TakeServedDefaults(ModelOptions* flags, const std::function<bool()>& go_on) {
+void TakeServedDefaults(runtime::ModelOptions* flags, const std::function<bool()>& go_on) {
   if (!flags->models.empty() || !flags->repositories.empty()) return;
-  TakeDefaultModel(flags);
+  runtime::TakeDefaultModel(flags);
   if (!flags->served_names.empty()) return;
-  SetAutoPull(flags->auto_pull);
-  const DefaultModel text = FindDemoModel();
+  hub::SetAutoPull(flags->auto_pull);
+  const hub::DefaultModel text = hub::FindDemoModel();
   const Status there =
       flags->preload ? Fetch(text.reference, go_on) : CanLoad(text.reference, flags->auto_pull);
   if (!there.ok()) {
     LogWarn("no model of text is served: {}", there.message());
     return;
   }
-  flags->models = {Named(FindDefaultModel()), Named(text)};
+  flags->models = {Named(hub::FindDefaultModel()), Named(text)};
   flags->default_name.clear();
   LogMessage(LogEnabled(LogLevel::kInfo) ? LogLevel::kInfo : LogLevel::kWarn,
              fmt::format("for text the default, {}", text.reference));
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -8,7 +8,7 @@
 
 #include "output_file.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // f_type of file systems that may need less than the bytes written.
@@ -41,4 +41,4 @@ std::string SizeText(int64_t bytes) {
   return fmt::format("{:.3g} {}", size, kUnits[unit]);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

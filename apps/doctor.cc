@@ -16,18 +16,19 @@
 #include "inspect_decoder.h"
 #include "model_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // Raw output rows of a model for the texts: vectors, or logits.
-Expected<ModelRows> Outputs(LocalModels* local, const std::vector<std::string>& texts) {
+Expected<checks::ModelRows> Outputs(runtime::LocalModels* local,
+                                    const std::vector<std::string>& texts) {
   Workload work = {local->service->Models().front().task, {}, 0};
   const bool embeds = work.task == "embedding";
   for (const std::string& text : texts) {
     work.inputs.push_back({text, embeds ? std::nullopt : std::optional("A second text.")});
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const ResultRows rows, AskAll(local->service.get(), work));
-  ModelRows out;
+  PENSTOCK_ASSIGN_OR_RETURN(const checks::ResultRows rows, AskAll(local->service.get(), work));
+  checks::ModelRows out;
   for (size_t i = 0; i < rows.count(); ++i)
     out.emplace_back(rows.row(i).begin(), rows.row(i).end());
   return out;
@@ -36,12 +37,12 @@ Expected<ModelRows> Outputs(LocalModels* local, const std::vector<std::string>& 
 // Prints a line for each check.
 class DoctorReport {
  public:
-  void operator()(Verdict verdict, const std::string& check, const std::string& text) {
+  void operator()(checks::Verdict verdict, const std::string& check, const std::string& text) {
     constexpr const char* kWords[] = {"ok", "WARN", "-", "FAIL"};
     std::printf("%-4s  %-9s  %s\n", kWords[static_cast<size_t>(verdict)], check.c_str(),
                 text.c_str());
     std::fflush(stdout);
-    failed_ = failed_ || verdict == Verdict::kFailed;
+    failed_ = failed_ || verdict == checks::Verdict::kFailed;
   }
   int ExitCode() const { return failed_ ? kExitFailure : kExitOk; }
 
@@ -49,8 +50,8 @@ class DoctorReport {
   bool failed_ = false;
 };
 
-int RunDecoder(const CommandLine& line, const DecoderPlace& place, const ModelOptions& flags,
-               const AccuracyFlags& accuracy) {
+int RunDecoder(const CommandLine& line, const DecoderPlace& place,
+               const runtime::ModelOptions& flags, const AccuracyFlags& accuracy) {
   for (const char* flag : {"pooling", "int8-keep", "try-keep"}) {
     if (line.on_line().contains(flag)) {
       return line.FailUsage(fmt::format("--{}: for encoders only", flag));
@@ -62,50 +63,51 @@ int RunDecoder(const CommandLine& line, const DecoderPlace& place, const ModelOp
 }
 
 // The checks of an encoder, or of a decoder that embeds or scores.
-void DiagnoseEncoder(ModelOptions flags, const AccuracyFlags& accuracy, const SayOfCheck& say) {
+void DiagnoseEncoder(runtime::ModelOptions flags, const AccuracyFlags& accuracy,
+                     const checks::SayOfCheck& say) {
   const auto not_loaded = [&](const Status& status) {
-    say(Verdict::kFailed, "load", status.message());
+    say(checks::Verdict::kFailed, "load", status.message());
   };
-  TakeDefaultModel(&flags);
+  runtime::TakeDefaultModel(&flags);
   if (const Status fetched = FetchModels(flags); !fetched.ok()) return not_loaded(fetched);
-  auto loaded = LocalModels::Load(flags);
+  auto loaded = runtime::LocalModels::Load(flags);
   if (!loaded.ok()) return not_loaded(loaded.status());
-  std::unique_ptr<LocalModels> local = *std::move(loaded);
-  const ModelInfo info = local->service->Models().front();
+  std::unique_ptr<runtime::LocalModels> local = *std::move(loaded);
+  const api::ModelInfo info = local->service->Models().front();
   // LocalModels wait for leases when they end.
-  Lease<EncoderEngine> engine = *local->registry->Find<EncoderEngine>("");
-  CheckSubject subject;
+  registry::Lease<engine::EncoderEngine> engine = *local->registry->Find<engine::EncoderEngine>("");
+  checks::CheckSubject subject;
   subject.dtype = engine->info().dtype;
   subject.tokenizer = &engine->tokenizer();
-  flags.dtypes = {DTypeFlag(subject.dtype)};  // the same on every backend
-  say(Verdict::kOk, "load",
+  flags.dtypes = {numbers::DTypeFlag(subject.dtype)};  // the same on every backend
+  say(checks::Verdict::kOk, "load",
       fmt::format("{}: {}, {}, {} parameters, {}, {}", info.name, info.task, info.architecture,
-                  info.parameters, DTypeFlag(subject.dtype), info.backend));
+                  info.parameters, numbers::DTypeFlag(subject.dtype), info.backend));
   const auto again = [&](const std::vector<std::string>& texts,
-                         TextsSource::Again how) -> Expected<ModelRows> {
+                         checks::TextsSource::Again how) -> Expected<checks::ModelRows> {
     engine = {};
     local.reset();  // its memory and processors are needed for the other
-    ModelOptions other = flags;
-    if (how == TextsSource::Again::kOneThread) other.threads = 1;
-    if (how == TextsSource::Again::kPlainKernels) other.isa = "scalar";
-    PENSTOCK_ASSIGN_OR_RETURN(const auto loaded_again, LocalModels::Load(other));
+    runtime::ModelOptions other = flags;
+    if (how == checks::TextsSource::Again::kOneThread) other.threads = 1;
+    if (how == checks::TextsSource::Again::kPlainKernels) other.isa = "scalar";
+    PENSTOCK_ASSIGN_OR_RETURN(const auto loaded_again, runtime::LocalModels::Load(other));
     return Outputs(loaded_again.get(), texts);
   };
-  const ModelFolder& folder = engine->folder();
+  const families::ModelFolder& folder = engine->folder();
   const auto results =
-      TextResultsOf({.name = info.name + info.path,
-                     .backend = info.backend,
-                     .layers = folder.encoder.num_hidden_layers,
-                     .dimensions = info.dimensions,
-                     .unit_length = info.task == "embedding" && folder.normalize,
-                     .rows = [&](const auto& texts) { return Outputs(local.get(), texts); },
-                     .rows_again = again});
+      checks::TextResultsOf({.name = info.name + info.path,
+                             .backend = info.backend,
+                             .layers = folder.encoder.num_hidden_layers,
+                             .dimensions = info.dimensions,
+                             .unit_length = info.task == "embedding" && folder.normalize,
+                             .rows = [&](const auto& texts) { return Outputs(local.get(), texts); },
+                             .rows_again = again});
   subject.results = results.get();
-  subject.kernels = CheckKernels;
-  subject.accuracy = [&](const Say& tell) {
+  subject.kernels = devices::CheckKernels;
+  subject.accuracy = [&](const checks::Say& tell) {
     return SkipAccuracy(accuracy, tell) ? Status::Ok() : CompareTypes(flags, accuracy, tell);
   };
-  ReportChecks(CheckTime::kDoctor, subject, say);
+  checks::ReportChecks(checks::CheckTime::kDoctor, subject, say);
 }
 
 }  // namespace
@@ -119,7 +121,7 @@ int RunDoctor(const std::vector<std::string>& args) {
                    "  penstock doctor --model model.gguf\n"
                    "  penstock doctor --model MODEL --texts corpus.txt --json accuracy.json\n"
                    "  penstock doctor --model MODEL --int8-keep qkv,-1 --try-keep\n");
-  ModelOptions flags;
+  runtime::ModelOptions flags;
   AccuracyFlags accuracy;
   AddModelFlags(&line, &flags, false, "warn");
   AddAccuracyFlags(&line, &accuracy);
@@ -131,7 +133,7 @@ int RunDoctor(const std::vector<std::string>& args) {
   DoctorReport report;
   const auto decoder = FindDecoder(flags);
   if (!decoder.ok()) {
-    report(Verdict::kFailed, "load", decoder.status().message());
+    report(checks::Verdict::kFailed, "load", decoder.status().message());
     return kExitFailure;
   }
   if (*decoder) return RunDecoder(line, **decoder, flags, accuracy);
@@ -139,4 +141,4 @@ int RunDoctor(const std::vector<std::string>& args) {
   return report.ExitCode();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

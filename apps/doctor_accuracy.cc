@@ -17,7 +17,7 @@
 #include "request_window.h"
 #include "text_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr size_t kRequestTexts = 64;
@@ -27,7 +27,7 @@ constexpr size_t kSuggestedPartsMax = 3;
 
 Expected<std::vector<std::string>> ReadTexts(const AccuracyFlags& flags) {
   if (flags.texts_file.empty()) {
-    return VariedTexts(static_cast<size_t>(flags.count.value_or(AccuracyFlags::kTexts)));
+    return checks::VariedTexts(static_cast<size_t>(flags.count.value_or(AccuracyFlags::kTexts)));
   }
   PENSTOCK_ASSIGN_OR_RETURN(auto texts, ReadTextsFile(flags));
   if (texts.size() < 2) {
@@ -58,9 +58,9 @@ Workload MakeWorkload(const std::string& task, const std::vector<std::string>& t
 }
 
 // Rows of scores as the lists that are ranked: a query's passages, or every label's texts.
-ResultRows AsLists(const Workload& work, const ResultRows& rows) {
+checks::ResultRows AsLists(const Workload& work, const checks::ResultRows& rows) {
   if (work.task == "reranking") return {rows.values, rows.values.size() / work.lists};
-  ResultRows lists{{}, rows.count()};
+  checks::ResultRows lists{{}, rows.count()};
   for (size_t label = 0; label < std::min(rows.width, kLabelsMax); ++label) {
     for (size_t i = 0; i < rows.count(); ++i) lists.values.push_back(rows.row(i)[label]);
   }
@@ -74,19 +74,20 @@ struct Outcome {
   double badness = 0;  // to compare kept parts by
 };
 
-Verdict VerdictOf(const Outcome& outcome) {
-  return outcome.beyond.empty() ? Verdict::kOk : Verdict::kAdvice;
+checks::Verdict VerdictOf(const Outcome& outcome) {
+  return outcome.beyond.empty() ? checks::Verdict::kOk : checks::Verdict::kAdvice;
 }
 
-Outcome Compare(const Workload& work, const ResultRows& f32, const ResultRows& other,
-                const AccuracyLimits& limits, const std::string& record, BenchRecords* records) {
+Outcome Compare(const Workload& work, const checks::ResultRows& f32,
+                const checks::ResultRows& other, const checks::AccuracyLimits& limits,
+                const std::string& record, load::BenchRecords* records) {
   Outcome outcome;
   const auto add = [&](const char* name, double value, const char* unit) {
     if (records != nullptr) records->Add("accuracy." + record + "." + name, value, unit);
   };
   double spearman = 0, overlap = 0;
   if (work.task == "embedding") {
-    const EmbeddingAccuracy accuracy = CompareEmbeddings(f32, other);
+    const checks::EmbeddingAccuracy accuracy = checks::CompareEmbeddings(f32, other);
     add("cosine_mean", accuracy.cosine_mean, "1");
     add("cosine_min", accuracy.cosine_min, "1");
     outcome.text =
@@ -96,7 +97,8 @@ Outcome Compare(const Workload& work, const ResultRows& f32, const ResultRows& o
     spearman = accuracy.spearman_difference;
     overlap = accuracy.top10_overlap_percent;
   } else {
-    const ScoreAccuracy accuracy = CompareScores(AsLists(work, f32), AsLists(work, other));
+    const checks::ScoreAccuracy accuracy =
+        checks::CompareScores(AsLists(work, f32), AsLists(work, other));
     add("score_difference_mean", accuracy.difference_mean, "1");
     add("score_difference_max", accuracy.difference_max, "1");
     outcome.text = fmt::format("raw scores differ by {:.5f}, {:.5f} at most",
@@ -115,7 +117,7 @@ Outcome Compare(const Workload& work, const ResultRows& f32, const ResultRows& o
 
 class TypeComparison {
  public:
-  TypeComparison(ModelOptions model, const AccuracyFlags& flags, const Say& say)
+  TypeComparison(runtime::ModelOptions model, const AccuracyFlags& flags, const checks::Say& say)
       : model_(std::move(model)), flags_(flags), say_(say) {
     model_.redis_url.clear();
     model_.limits.result_cache_bytes = 0;  // each answer is the model's
@@ -124,13 +126,14 @@ class TypeComparison {
   Status Run() {
     PENSTOCK_ASSIGN_OR_RETURN(texts_, ReadTexts(flags_));
     PENSTOCK_ASSIGN_OR_RETURN(f32_, Answers("f32", {}, &work_));
-    PENSTOCK_ASSIGN_OR_RETURN(const Outcome bf16, Measure("bf16", {}, kBf16Limits, &records_));
+    PENSTOCK_ASSIGN_OR_RETURN(const Outcome bf16,
+                              Measure("bf16", {}, checks::kBf16Limits, &records_));
     Tell("bf16", bf16);
     const std::vector<std::string> kept = model_.int8_keep;
     const std::string asked = kept.empty() ? "" : kept.front();
-    const auto int8 = Measure("int8", asked, kInt8Limits, &records_);
+    const auto int8 = Measure("int8", asked, checks::kInt8Limits, &records_);
     if (int8.status().code() == StatusCode::kUnsupported) {  // decoders, but in block types
-      say_(Verdict::kOk, "int8 is not for this model: " + int8.status().message());
+      say_(checks::Verdict::kOk, "int8 is not for this model: " + int8.status().message());
       return records_.WriteFile(flags_.json_file);
     }
     if (!int8.ok()) return int8.status();
@@ -148,16 +151,18 @@ class TypeComparison {
   };
 
   // Answers to `work` (made here where it is empty), of the model in a type of its own.
-  Expected<ResultRows> Answers(const std::string& dtype, const std::string& keep, Workload* work) {
-    ModelOptions model = model_;
+  Expected<checks::ResultRows> Answers(const std::string& dtype, const std::string& keep,
+                                       Workload* work) {
+    runtime::ModelOptions model = model_;
     model.dtypes = {dtype};
     model.int8_keep.clear();
     if (!keep.empty()) model.int8_keep = {keep};
     StepProgress progress({.quiet = flags_.quiet});
-    PENSTOCK_ASSIGN_OR_RETURN(auto local, LocalModels::Load(model));
+    PENSTOCK_ASSIGN_OR_RETURN(auto local, runtime::LocalModels::Load(model));
     if (work->inputs.empty()) {
       *work = MakeWorkload(local->service->Models().front().task, texts_);
-      layers_ = (*local->registry->Find<EncoderEngine>(""))->folder().encoder.num_hidden_layers;
+      layers_ =
+          (*local->registry->Find<engine::EncoderEngine>(""))->folder().encoder.num_hidden_layers;
     }
     progress.Next(fmt::format("{} inputs in {}{}{}", work->inputs.size(), dtype,
                               keep.empty() ? "" : ", but for ", keep));
@@ -165,15 +170,15 @@ class TypeComparison {
   }
 
   Expected<Outcome> Measure(const std::string& dtype, const std::string& keep,
-                            const AccuracyLimits& limits, BenchRecords* records) {
-    PENSTOCK_ASSIGN_OR_RETURN(const ResultRows rows, Answers(dtype, keep, &work_));
+                            const checks::AccuracyLimits& limits, load::BenchRecords* records) {
+    PENSTOCK_ASSIGN_OR_RETURN(const checks::ResultRows rows, Answers(dtype, keep, &work_));
     return Compare(work_, f32_, rows, limits, dtype, records);
   }
 
   void Tell(const std::string& what, const Outcome& outcome) const {
     say_(VerdictOf(outcome), what + ": " + outcome.text);
     if (outcome.beyond.empty()) return;
-    say_(Verdict::kAdvice, what + " is not advisable for this model: " + outcome.beyond);
+    say_(checks::Verdict::kAdvice, what + " is not advisable for this model: " + outcome.beyond);
   }
 
   // Measures int8 with one kind of linear layer kept in the higher type, for each kind in turn (and
@@ -181,14 +186,16 @@ class TypeComparison {
   Status TryKept(bool suggest) {
     Workload some = work_;
     TakeTrialInputs(&some);
-    PENSTOCK_ASSIGN_OR_RETURN(const ResultRows wanted, Answers("f32", "", &some));
+    PENSTOCK_ASSIGN_OR_RETURN(const checks::ResultRows wanted, Answers("f32", "", &some));
     std::vector<std::string> parts = {""};
-    for (const LinearKind linear : kLinearKinds) parts.emplace_back(LinearName(linear));
+    for (const models::LinearKind linear : models::kLinearKinds)
+      parts.emplace_back(models::LinearName(linear));
     for (int32_t i = 0; flags_.try_keep && i < layers_; ++i) parts.push_back(std::to_string(i));
     std::vector<Trial> trials;
     for (const std::string& part : parts) {
-      PENSTOCK_ASSIGN_OR_RETURN(const ResultRows rows, Answers("int8", part, &some));
-      trials.push_back({part, Compare(some, wanted, rows, kInt8Limits, "", nullptr).badness});
+      PENSTOCK_ASSIGN_OR_RETURN(const checks::ResultRows rows, Answers("int8", part, &some));
+      trials.push_back(
+          {part, Compare(some, wanted, rows, checks::kInt8Limits, "", nullptr).badness});
     }
     const double none = trials.front().badness;
     std::string text;
@@ -198,7 +205,7 @@ class TypeComparison {
       text += fmt::format("{} {} -{:.0f} %", i == 1 ? "" : ",", trials[i].part,
                           none > 0 ? 100 * (1 - trials[i].badness / none) : 0.0);
     }
-    say_(Verdict::kOk, "int8's difference, with one part kept higher:" + text);
+    say_(checks::Verdict::kOk, "int8's difference, with one part kept higher:" + text);
     if (!suggest) return Status::Ok();
     std::string keep;
     size_t parts_kept = 0;
@@ -206,11 +213,12 @@ class TypeComparison {
       if (trials[i].part.find_first_not_of("0123456789") == std::string::npos) continue;
       keep += (keep.empty() ? "" : ",") + trials[i].part;
       ++parts_kept;
-      PENSTOCK_ASSIGN_OR_RETURN(const Outcome outcome, Measure("int8", keep, kInt8Limits, nullptr));
+      PENSTOCK_ASSIGN_OR_RETURN(const Outcome outcome,
+                                Measure("int8", keep, checks::kInt8Limits, nullptr));
       say_(VerdictOf(outcome), fmt::format("int8 with --int8-keep {}: {}", keep, outcome.text));
       if (outcome.beyond.empty()) return Status::Ok();
     }
-    say_(Verdict::kAdvice,
+    say_(checks::Verdict::kAdvice,
          "no three kinds of linear layers kept higher bring int8 within its limits: use bf16");
     return Status::Ok();
   }
@@ -220,7 +228,7 @@ class TypeComparison {
     const size_t list = work->lists == 0 ? 1 : work->inputs.size() / work->lists;
     const size_t lists = work->inputs.size() / list;
     const size_t taken = std::clamp<size_t>(kTrialTexts / list, 1, lists);
-    std::vector<ClassifyInput> inputs;
+    std::vector<api::ClassifyInput> inputs;
     for (size_t i = 0; i < taken; ++i) {
       const auto begin = work->inputs.begin() + static_cast<ptrdiff_t>(i * (lists / taken) * list);
       inputs.insert(inputs.end(), begin, begin + static_cast<ptrdiff_t>(list));
@@ -229,29 +237,29 @@ class TypeComparison {
     if (work->lists != 0) work->lists = taken;
   }
 
-  ModelOptions model_;
+  runtime::ModelOptions model_;
   const AccuracyFlags& flags_;
-  const Say& say_;
+  const checks::Say& say_;
   std::vector<std::string> texts_;
   Workload work_;
-  ResultRows f32_;
+  checks::ResultRows f32_;
   int32_t layers_ = 0;
-  BenchRecords records_;
+  load::BenchRecords records_;
 };
 
 }  // namespace
 
-Expected<ResultRows> AskAll(Service* service, const Workload& work) {
-  ResultRows rows;
+Expected<checks::ResultRows> AskAll(api::Service* service, const Workload& work) {
+  checks::ResultRows rows;
   const auto take = [&](std::span<const float> values, size_t width) {
     rows.width = width;
     rows.values.insert(rows.values.end(), values.begin(), values.end());
     return Status::Ok();
   };
-  RequestWindow<EmbedResponse, int> embeddings([&](const EmbedResponse& answer, int) {
+  RequestWindow<api::EmbedResponse, int> embeddings([&](const api::EmbedResponse& answer, int) {
     return take(answer.values, static_cast<size_t>(answer.dimensions));
   });
-  RequestWindow<ClassifyResponse, int> scores([&](const ClassifyResponse& answer, int) {
+  RequestWindow<api::ClassifyResponse, int> scores([&](const api::ClassifyResponse& answer, int) {
     for (const auto& labels : answer.inputs) {
       std::vector<float> row(labels.size());
       for (const auto& label : labels) row[static_cast<size_t>(label.id)] = label.score;
@@ -262,25 +270,25 @@ Expected<ResultRows> AskAll(Service* service, const Workload& work) {
   for (size_t from = 0; from < work.inputs.size(); from += kRequestTexts) {
     const size_t end = std::min(from + kRequestTexts, work.inputs.size());
     if (work.task == "embedding") {
-      EmbedRequest request;
+      api::EmbedRequest request;
       request.text.prompt = "";
       request.text.truncate = true;
       for (size_t i = from; i < end; ++i) {
         request.inputs.emplace_back().text = work.inputs[i].first;
       }
       PENSTOCK_RETURN_IF_ERROR(
-          embeddings.Push(Ask<EmbedResponse>([&](Callback<EmbedResponse> done) {
+          embeddings.Push(Ask<api::EmbedResponse>([&](api::Callback<api::EmbedResponse> done) {
                             service->Embed(std::move(request), {}, std::move(done));
                           }),
                           0));
     } else {
-      ClassifyRequest request;
+      api::ClassifyRequest request;
       request.raw_scores = true;
       request.text.truncate = true;
       request.inputs.assign(work.inputs.begin() + static_cast<ptrdiff_t>(from),
                             work.inputs.begin() + static_cast<ptrdiff_t>(end));
       PENSTOCK_RETURN_IF_ERROR(
-          scores.Push(Ask<ClassifyResponse>([&](Callback<ClassifyResponse> done) {
+          scores.Push(Ask<api::ClassifyResponse>([&](api::Callback<api::ClassifyResponse> done) {
                         service->Classify(std::move(request), {}, std::move(done));
                       }),
                       0));
@@ -291,14 +299,14 @@ Expected<ResultRows> AskAll(Service* service, const Workload& work) {
   return rows;
 }
 
-bool SkipAccuracy(const AccuracyFlags& flags, const Say& say) {
-  if (flags.count == 0) say(Verdict::kSkipped, "--accuracy-texts is 0");
+bool SkipAccuracy(const AccuracyFlags& flags, const checks::Say& say) {
+  if (flags.count == 0) say(checks::Verdict::kSkipped, "--accuracy-texts is 0");
   return flags.count == 0;
 }
 
 Expected<std::vector<std::string>> ReadTextsFile(const AccuracyFlags& flags) {
   std::vector<std::string> texts;
-  RowReader reader({flags.texts_file}, flags.input);
+  corpus::RowReader reader({flags.texts_file}, flags.input);
   while (!flags.count || texts.size() < static_cast<size_t>(*flags.count)) {
     PENSTOCK_ASSIGN_OR_RETURN(auto row, reader.Next());
     if (!row) break;
@@ -337,8 +345,9 @@ void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags) {
   AddInputFlags(line, &flags->input);
 }
 
-Status CompareTypes(const ModelOptions& model, const AccuracyFlags& flags, const Say& say) {
+Status CompareTypes(const runtime::ModelOptions& model, const AccuracyFlags& flags,
+                    const checks::Say& say) {
   return TypeComparison(model, flags, say).Run();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -14,7 +14,7 @@
 #include "corpus/row_reader.h"
 #include "model_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct AccuracyFlags {
   static constexpr int32_t kTexts = 2000;
@@ -22,7 +22,7 @@ struct AccuracyFlags {
 
   std::optional<int32_t> count;  // 0: no comparison; nullopt: kTexts, or all of the file
   std::string texts_file;
-  InputOptions input;  // how that file is read
+  corpus::InputOptions input;  // how that file is read
   std::string json_file;
   bool try_keep = false;
   bool quiet = false;
@@ -31,11 +31,11 @@ struct AccuracyFlags {
 // The inputs of a comparison.
 struct Workload {
   std::string task;
-  std::vector<ClassifyInput> inputs;  // embeddings: `first` alone
-  size_t lists = 0;                   // reranking: queries, of equally many passages each
+  std::vector<api::ClassifyInput> inputs;  // embeddings: `first` alone
+  size_t lists = 0;                        // reranking: queries, of equally many passages each
 };
 // Rows of answers in the order of the inputs: vectors or logits.
-Expected<ResultRows> AskAll(Service* service, const Workload& work);
+Expected<checks::ResultRows> AskAll(api::Service* service, const Workload& work);
 
 void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags);
 
@@ -43,10 +43,11 @@ void AddAccuracyFlags(CommandLine* line, AccuracyFlags* flags);
 Expected<std::vector<std::string>> ReadTextsFile(const AccuracyFlags& flags);
 
 // Whether no comparison is asked for, which it says.
-bool SkipAccuracy(const AccuracyFlags& flags, const Say& say);
+bool SkipAccuracy(const AccuracyFlags& flags, const checks::Say& say);
 
 // Says one line for each type; kAdvice: it is beyond its limits. Loads the model of `model` as f32, bf16 and int8, one after the other. An error is that of the
 // texts, the records' file or of loading.
-Status CompareTypes(const ModelOptions& model, const AccuracyFlags& flags, const Say& say);
+Status CompareTypes(const runtime::ModelOptions& model, const AccuracyFlags& flags,
+                    const checks::Say& say);
 
-}  // namespace penstock
+}  // namespace penstock::cli

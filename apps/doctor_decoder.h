@@ -8,10 +8,10 @@
 #include "inspect_decoder.h"
 #include "runtime/model_options.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // Of `model`: threads, pin, isa and dtype.
-void DiagnoseDecoder(const DecoderPlace& place, const ModelOptions& model,
-                     const AccuracyFlags& accuracy, const SayOfCheck& say);
+void DiagnoseDecoder(const DecoderPlace& place, const runtime::ModelOptions& model,
+                     const AccuracyFlags& accuracy, const checks::SayOfCheck& say);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -19,7 +19,7 @@
 #include "generate/generator.h"
 #include "load/records.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // Rows of a step; all their logits are kept.
@@ -29,8 +29,9 @@ using Sequences = std::vector<std::vector<int32_t>>;
 
 // The tokens of a text, cut to the context, each part after the tokens that the template puts
 // first. Texts of one token are left out.
-Status AddSequences(const TextModel& model, const std::string& text, Sequences* sequences) {
-  Encoding encoding;
+Status AddSequences(const generate::TextModel& model, const std::string& text,
+                    Sequences* sequences) {
+  text::Encoding encoding;
   PENSTOCK_RETURN_IF_ERROR(model.tokenizer->Encode(text, {}, &encoding));
   const std::span<const int32_t> ids = encoding.ids;
   size_t first = 0, end = ids.size();
@@ -48,16 +49,17 @@ Status AddSequences(const TextModel& model, const std::string& text, Sequences* 
 }
 
 // Runs of a model with a cache of that type.
-Expected<std::unique_ptr<Generator>> NewRun(TextModel* model, DType cache_type) {
+Expected<std::unique_ptr<generate::Generator>> NewRun(generate::TextModel* model,
+                                                      numbers::DType cache_type) {
   model->cache_type = cache_type;
-  return Generator::Make(model, static_cast<int32_t>(kRows));
+  return generate::Generator::Make(model, static_cast<int32_t>(kRows));
 }
 
 // The logits of all of `ids`, at most kRows, after `past` tokens of a text of `length` tokens.
-Status Step(std::span<const int32_t> ids, size_t past, size_t length, Generator* run) {
+Status Step(std::span<const int32_t> ids, size_t past, size_t length, generate::Generator* run) {
   std::vector<int32_t> rows(ids.size());
   std::iota(rows.begin(), rows.end(), 0);
-  return run->Step(ids, static_cast<int32_t>(past), rows, PickWant::kRow,
+  return run->Step(ids, static_cast<int32_t>(past), rows, program::PickWant::kRow,
                    run->run().LongRope(length));
 }
 
@@ -65,17 +67,17 @@ Status Step(std::span<const int32_t> ids, size_t past, size_t length, Generator*
 struct Variant {
   std::string record;
   std::string title;
-  std::unique_ptr<Generator> run;
-  NextTokenComparison comparison;
+  std::unique_ptr<generate::Generator> run;
+  checks::NextTokenComparison comparison;
 };
 
 class DecoderTypeComparison {
  public:
-  DecoderTypeComparison(const LoadInType& load, const AccuracyFlags& flags, const Say& say)
+  DecoderTypeComparison(const LoadInType& load, const AccuracyFlags& flags, const checks::Say& say)
       : load_(load), flags_(flags), say_(say) {}
 
   Status Run() {
-    PENSTOCK_ASSIGN_OR_RETURN(f32_, load_(DType::kF32));
+    PENSTOCK_ASSIGN_OR_RETURN(f32_, load_(numbers::DType::kF32));
     PENSTOCK_RETURN_IF_ERROR(ReadSequences());
     PENSTOCK_ASSIGN_OR_RETURN(const bool default_is_bf16, RunDefault());
     if (!default_is_bf16) PENSTOCK_RETURN_IF_ERROR(RunBf16());
@@ -84,7 +86,7 @@ class DecoderTypeComparison {
 
  private:
   Status ReadSequences() {
-    std::vector<std::string> texts = {std::string(DecoderText())};
+    std::vector<std::string> texts = {std::string(checks::DecoderText())};
     if (!flags_.texts_file.empty()) {
       PENSTOCK_ASSIGN_OR_RETURN(texts, ReadTextsFile(flags_));
     }
@@ -102,9 +104,9 @@ class DecoderTypeComparison {
     const bool is_bf16 = types == "bf16";
     std::vector<Variant> variants;
     for (const auto& [record, title, cache] :
-         {std::tuple("default", "the default type, " + types, DType::kBf16),
-          std::tuple("cache_f16", std::string("with a cache in f16"), DType::kF16),
-          std::tuple("cache_int8", std::string("with a cache in int8"), DType::kI8)}) {
+         {std::tuple("default", "the default type, " + types, numbers::DType::kBf16),
+          std::tuple("cache_f16", std::string("with a cache in f16"), numbers::DType::kF16),
+          std::tuple("cache_int8", std::string("with a cache in int8"), numbers::DType::kI8)}) {
       PENSTOCK_ASSIGN_OR_RETURN(auto run, NewRun(model.get(), cache));
       variants.push_back({record, title, std::move(run), {}});
     }
@@ -115,8 +117,8 @@ class DecoderTypeComparison {
   }
 
   Status RunBf16() {
-    PENSTOCK_ASSIGN_OR_RETURN(const auto model, load_(DType::kBf16));
-    PENSTOCK_ASSIGN_OR_RETURN(auto run, NewRun(model.get(), DType::kBf16));
+    PENSTOCK_ASSIGN_OR_RETURN(const auto model, load_(numbers::DType::kBf16));
+    PENSTOCK_ASSIGN_OR_RETURN(auto run, NewRun(model.get(), numbers::DType::kBf16));
     std::vector<Variant> variants;
     variants.push_back({"bf16", "bf16", std::move(run), {}});
     PENSTOCK_RETURN_IF_ERROR(Compare("bf16", &variants));
@@ -130,8 +132,8 @@ class DecoderTypeComparison {
     for (const auto& ids : sequences_) tokens += ids.size();
     StepProgress progress({.quiet = flags_.quiet});
     progress.Next(fmt::format("{} tokens in f32 and {}", tokens, what));
-    PENSTOCK_ASSIGN_OR_RETURN(const auto f32, NewRun(f32_.get(), DType::kF32));
-    TokenDistribution wanted, other;
+    PENSTOCK_ASSIGN_OR_RETURN(const auto f32, NewRun(f32_.get(), numbers::DType::kF32));
+    checks::TokenDistribution wanted, other;
     for (const std::vector<int32_t>& ids : sequences_) {
       for (size_t past = 0; past + 1 < ids.size(); past += kRows) {
         const size_t length = ids.size() - 1;
@@ -155,21 +157,21 @@ class DecoderTypeComparison {
   }
 
   void Tell(const Variant& variant) {
-    const NextTokenAccuracy accuracy = variant.comparison.Result();
+    const checks::NextTokenAccuracy accuracy = variant.comparison.Result();
     AddRecords(variant.record, accuracy);
     const std::string text = fmt::format(
         "{}: mean KL {:.6f}, the same best token in {:.2f} %, perplexity {:.4f}, of f32 {:.4f} "
         "({:+.3f} %)",
         variant.title, accuracy.kl_mean, accuracy.agreement_percent, accuracy.perplexity,
         accuracy.perplexity_f32, accuracy.perplexity_difference_percent());
-    if (!accuracy.finite()) return say_(Verdict::kFailed, text);
-    const std::string beyond = accuracy.Beyond(kKlMeanMax);
-    say_(beyond.empty() ? Verdict::kOk : Verdict::kAdvice, text);
+    if (!accuracy.finite()) return say_(checks::Verdict::kFailed, text);
+    const std::string beyond = accuracy.Beyond(checks::kKlMeanMax);
+    say_(beyond.empty() ? checks::Verdict::kOk : checks::Verdict::kAdvice, text);
     if (beyond.empty()) return;
-    say_(Verdict::kAdvice, variant.title + " is not advisable for this model: " + beyond);
+    say_(checks::Verdict::kAdvice, variant.title + " is not advisable for this model: " + beyond);
   }
 
-  void AddRecords(const std::string& name, const NextTokenAccuracy& accuracy) {
+  void AddRecords(const std::string& name, const checks::NextTokenAccuracy& accuracy) {
     records_.Add("generate.kl." + name, accuracy.kl_mean, "1");
     records_.Add("generate.kl_max." + name, accuracy.kl_max, "1");
     records_.Add("generate.agreement." + name, accuracy.agreement_percent, "%");
@@ -179,24 +181,26 @@ class DecoderTypeComparison {
 
   const LoadInType& load_;
   const AccuracyFlags& flags_;
-  const Say& say_;
-  std::unique_ptr<TextModel> f32_;
+  const checks::Say& say_;
+  std::unique_ptr<generate::TextModel> f32_;
   Sequences sequences_;
-  BenchRecords records_;
+  load::BenchRecords records_;
 };
 
 }  // namespace
 
-std::string ComputedTypes(const DecoderModel& model) {
+std::string ComputedTypes(const models::DecoderModel& model) {
   std::set<std::string> names;
-  for (const Op& op : model.program().ops) {
-    for (const PackedLinear* weight : WeightsOf(op)) names.insert(DTypeFlag(weight->dtype()));
+  for (const program::Op& op : model.program().ops) {
+    for (const program::PackedLinear* weight : program::WeightsOf(op))
+      names.insert(numbers::DTypeFlag(weight->dtype()));
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-Status CompareDecoderTypes(const LoadInType& load, const AccuracyFlags& flags, const Say& say) {
+Status CompareDecoderTypes(const LoadInType& load, const AccuracyFlags& flags,
+                           const checks::Say& say) {
   return DecoderTypeComparison(load, flags, say).Run();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

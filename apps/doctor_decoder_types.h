@@ -14,17 +14,19 @@
 #include "generate/text_model.h"
 #include "numbers/dtype.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // Loads the model in a type; nullopt: the default.
-using LoadInType = std::function<Expected<std::unique_ptr<TextModel>>(std::optional<DType>)>;
+using LoadInType =
+    std::function<Expected<std::unique_ptr<generate::TextModel>>(std::optional<numbers::DType>)>;
 
 // What the model's linear layers compute in: "int8", "bf16, int8".
-std::string ComputedTypes(const DecoderModel& model);
+std::string ComputedTypes(const models::DecoderModel& model);
 
 // A line for each type, and for each cache with the default type. Two models and the logits of a
 // few rows are in memory at once. An error is that of the texts, of loading, of running or of the
 // records' file.
-Status CompareDecoderTypes(const LoadInType& load, const AccuracyFlags& flags, const Say& say);
+Status CompareDecoderTypes(const LoadInType& load, const AccuracyFlags& flags,
+                           const checks::Say& say);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -7,7 +7,7 @@
 #include "common/printable.h"
 #include "disk_room.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr std::chrono::seconds kRateWindow{8};
@@ -55,8 +55,8 @@ std::string DownloadText(const DownloadFacts& facts, size_t columns, bool bar) {
 DownloadProgress::DownloadProgress(std::string what, bool quiet)
     : what_(std::move(what)), line_(StatusLine::PlaceFor(quiet, /*in_log=*/true)) {}
 
-std::function<bool(const HubProgress&)> DownloadProgress::Callback() {
-  return [this](const HubProgress& progress) {
+std::function<bool(const hub::HubProgress&)> DownloadProgress::Callback() {
+  return [this](const hub::HubProgress& progress) {
     Tell(progress);
     return true;
   };
@@ -73,7 +73,7 @@ double DownloadProgress::BytesPerSecond(uint64_t bytes, StatusLine::TimePoint no
   return seconds < 0.5 || bytes <= before ? 0 : static_cast<double>(bytes - before) / seconds;
 }
 
-void DownloadProgress::Tell(const HubProgress& progress) {
+void DownloadProgress::Tell(const hub::HubProgress& progress) {
   if (progress.bytes_total == 0) return;
   const auto now = line_.Now();
   bytes_ = progress.bytes_done;
@@ -109,13 +109,13 @@ void DownloadProgress::Finish() {
 }
 
 Expected<std::string> ResolveShown(const std::string& reference, bool tokenizer_only) {
-  ResolveOptions options;
+  hub::ResolveOptions options;
   options.tokenizer_only = tokenizer_only;
   DownloadProgress progress(reference, /*quiet=*/false);
   options.progress = progress.Callback();
-  auto path = ResolveModel(reference, options);
+  auto path = hub::ResolveModel(reference, options);
   if (path.ok()) progress.Finish();
   return path;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -14,7 +14,7 @@
 #include "common/status_line.h"
 #include "hub/hub.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 class DownloadProgress {
  public:
@@ -22,12 +22,12 @@ class DownloadProgress {
   DownloadProgress(std::string what, bool quiet);
 
   // For ResolveOptions::progress, while this lives.
-  std::function<bool(const HubProgress&)> Callback();
+  std::function<bool(const hub::HubProgress&)> Callback();
   // The download succeeded: prints the last line, if anything was downloaded.
   void Finish();
 
  private:
-  void Tell(const HubProgress& progress);
+  void Tell(const hub::HubProgress& progress);
   double BytesPerSecond(uint64_t bytes, StatusLine::TimePoint now);
 
   const std::string what_;
@@ -54,4 +54,4 @@ struct DownloadFacts {
 };
 std::string DownloadText(const DownloadFacts& facts, size_t columns, bool bar);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -21,11 +21,11 @@
 #include "server_flags.h"
 #include "text_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct EmbedFlags {
-  ModelOptions model;
+  runtime::ModelOptions model;
   TextFlags text;
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_name;
@@ -104,8 +104,8 @@ void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
   AddServerFlags(line, &flags->server);
 }
 
-EmbedRequest NewRequest(const EmbedFlags& flags) {
-  EmbedRequest request;
+api::EmbedRequest NewRequest(const EmbedFlags& flags) {
+  api::EmbedRequest request;
   request.text.prompt = flags.prompt;
   request.text.prompt_name = flags.prompt_name;
   request.dimensions = flags.dimensions;
@@ -125,14 +125,14 @@ std::string SettingsText(const EmbedFlags& flags) {
   if (flags.dimensions) json.Field("dimensions", *flags.dimensions);
   if (flags.normalize_flag->count() > 0) json.Field("normalize", flags.normalize);
   if (flags.bulk_options.skip) json.Field("on-error", "skip");
-  const InputOptions& input = flags.text.input;
+  const corpus::InputOptions& input = flags.text.input;
   if (!input.id_field.empty()) json.Field("id-field", input.id_field);
   if (!input.text_fields.empty()) {
     json.Key("text-field").BeginArray();
     for (const std::string& field : input.text_fields) json.String(field);
     json.EndArray().Field("join", input.join);
   }
-  if (input.encoding != TextEncoding::kUtf8) {
+  if (input.encoding != corpus::TextEncoding::kUtf8) {
     json.Field("encoding", static_cast<int>(input.encoding));
   }
   json.EndObject();
@@ -196,9 +196,9 @@ Status BeginWork(const EmbedRun& run, const Embedder& embedder, RowSource* sourc
 
 Status RunWith(const EmbedRun& run, const Embedder& embedder) {
   BulkOptions options = run.flags.bulk_options;
-  InputOptions input = run.flags.text.input;
+  corpus::InputOptions input = run.flags.text.input;
   input.stop_fd = run.interruption->fd();
-  RowReader reader(run.flags.text.files, input);
+  corpus::RowReader reader(run.flags.text.files, input);
   RowSource source(&reader, options.skip);
   const Interruption::Stop stop(run.interruption, [&options, &embedder] {
     options.stop->Cancel();
@@ -213,21 +213,22 @@ Status RunWith(const EmbedRun& run, const Embedder& embedder) {
         if (*run.plot) (*run.plot)->Add(window);
         return run.output->Append(window);
       },
-      [&run](size_t texts, const EmbedResponse& response, int64_t bytes) {
+      [&run](size_t texts, const api::EmbedResponse& response, int64_t bytes) {
         run.progress->Add(texts, response.usage, response.truncation, bytes);
       });
 }
 
-std::vector<Input> InputsOf(std::vector<std::string> texts) {
-  std::vector<Input> inputs;
+std::vector<api::Input> InputsOf(std::vector<std::string> texts) {
+  std::vector<api::Input> inputs;
   for (std::string& text : texts) inputs.push_back({std::move(text), {}, false});
   return inputs;
 }
 
-Embedder LocalEmbedder(const EmbedFlags& flags, Service* service) {
+Embedder LocalEmbedder(const EmbedFlags& flags, api::Service* service) {
   Embedder embedder;
-  embedder.start = [&flags, service](std::vector<std::string> texts, Callback<EmbedResponse> done) {
-    EmbedRequest request = NewRequest(flags);
+  embedder.start = [&flags, service](std::vector<std::string> texts,
+                                     api::Callback<api::EmbedResponse> done) {
+    api::EmbedRequest request = NewRequest(flags);
     request.inputs = InputsOf(std::move(texts));
     RequestContext context;
     context.priority = Priority::kBulk;
@@ -236,8 +237,8 @@ Embedder LocalEmbedder(const EmbedFlags& flags, Service* service) {
   };
   embedder.embed_one =
       [start = embedder.start](const std::string& text) -> Expected<std::vector<float>> {
-    PENSTOCK_ASSIGN_OR_RETURN(EmbedResponse response,
-                              Ask<EmbedResponse>([&](Callback<EmbedResponse> done) {
+    PENSTOCK_ASSIGN_OR_RETURN(api::EmbedResponse response,
+                              Ask<api::EmbedResponse>([&](api::Callback<api::EmbedResponse> done) {
                                 start({text}, std::move(done));
                               }).get());
     return std::move(response.values);
@@ -246,9 +247,10 @@ Embedder LocalEmbedder(const EmbedFlags& flags, Service* service) {
   return embedder;
 }
 
-Expected<EmbedResponse> AskServer(EmbedClient* client, const std::vector<std::string>& texts) {
-  PENSTOCK_ASSIGN_OR_RETURN(EmbeddedTexts answer, client->Embed(texts));
-  EmbedResponse response;
+Expected<api::EmbedResponse> AskServer(client::EmbedClient* client,
+                                       const std::vector<std::string>& texts) {
+  PENSTOCK_ASSIGN_OR_RETURN(client::EmbeddedTexts answer, client->Embed(texts));
+  api::EmbedResponse response;
   response.dimensions = answer.dimensions;
   response.values = std::move(answer.values);
   response.usage.prompt_tokens = answer.prompt_tokens;
@@ -302,8 +304,9 @@ int Finish(const EmbedRun& run, Status status, const Made& made) {
   return kExitSignal + number;
 }
 
-Expected<EmbedClientOptions> EmbedOptions(const EmbedFlags& flags, const CommandLine& line) {
-  EmbedClientOptions options;
+Expected<client::EmbedClientOptions> EmbedOptions(const EmbedFlags& flags,
+                                                  const CommandLine& line) {
+  client::EmbedClientOptions options;
   PENSTOCK_ASSIGN_OR_RETURN(options.server, ClientOptions(flags.server));
   options.model = NameAtServer(line, flags.model.models);
   options.prompt = flags.prompt;
@@ -314,12 +317,13 @@ Expected<EmbedClientOptions> EmbedOptions(const EmbedFlags& flags, const Command
 }
 
 // A thread for each request at work: the client's calls block.
-Status RunByServer(const EmbedRun& run, EmbedClient* client) {
+Status RunByServer(const EmbedRun& run, client::EmbedClient* client) {
   PENSTOCK_RETURN_IF_ERROR(client->BeginRun());
   const BulkOptions& options = run.flags.bulk_options;
   WorkerPool pool(options.requests, 2 * options.requests);
   Embedder embedder;
-  embedder.start = [&](std::vector<std::string> texts, const Callback<EmbedResponse>& done) {
+  embedder.start = [&](std::vector<std::string> texts,
+                       const api::Callback<api::EmbedResponse>& done) {
     auto shared = std::make_shared<std::vector<std::string>>(std::move(texts));
     const Status taken = pool.Submit([&, shared, done] {
       auto response = AskServer(client, *shared);
@@ -332,7 +336,7 @@ Status RunByServer(const EmbedRun& run, EmbedClient* client) {
     if (!taken.ok()) done(taken);
   };
   embedder.embed_one = [client](const std::string& text) -> Expected<std::vector<float>> {
-    PENSTOCK_ASSIGN_OR_RETURN(EmbedResponse response, AskServer(client, {text}));
+    PENSTOCK_ASSIGN_OR_RETURN(api::EmbedResponse response, AskServer(client, {text}));
     return std::move(response.values);
   };
   embedder.stop = [client] { client->Abort(); };
@@ -350,7 +354,7 @@ Status RunByServer(const EmbedRun& run, EmbedClient* client) {
 int EmbedByServer(const EmbedRun& run) {
   auto options = EmbedOptions(run.flags, run.line);
   if (!options.ok()) return run.line.FailUsage(options.status().message());
-  EmbedClient client(*std::move(options));
+  client::EmbedClient client(*std::move(options));
   run.progress->Begin("asking the server");
   Status status = RunByServer(run, &client);
   if (run.interruption->signal() != 0) status = {StatusCode::kCancelled, "interrupted"};
@@ -368,12 +372,12 @@ int EmbedLocally(const EmbedRun& run) {
   if (!fetched.ok()) return run.line.Fail(fetched);
   const auto load = [&run] {
     const StepProgress loading("loading the model", !run.progress->on_terminal());
-    return LocalModels::Load(run.flags.model);
+    return runtime::LocalModels::Load(run.flags.model);
   };
   auto local = load();
   if (!local.ok()) return run.line.Fail(local.status());
-  Service& service = *(*local)->service;
-  const ModelInfo model = service.Models().front();
+  api::Service& service = *(*local)->service;
+  const api::ModelInfo model = service.Models().front();
   const Status status = RunWith(run, LocalEmbedder(run.flags, &service));
   return Finish(run, status,
                 {model.name, run.flags.dimensions.value_or(model.dimensions), model.max_tokens});
@@ -434,4 +438,4 @@ int RunEmbed(const std::vector<std::string>& args) {
   return flags.server.url.empty() ? EmbedLocally(run) : EmbedByServer(run);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -11,7 +11,7 @@
 #include "common/status_line.h"
 #include "disk_room.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 Status NotTheSame(const std::string& what) {
@@ -184,7 +184,7 @@ Status EmbedOutput::WriteErrors(const BulkWindow& window) {
   std::string text;
   for (size_t row = 0; row < window.rows(); ++row) {
     if (!window.error(row)) continue;
-    const RowPlace place = PlaceOf(window.where(row));
+    const corpus::RowPlace place = corpus::PlaceOf(window.where(row));
     JsonWriter writer(&text);
     writer.BeginObject().Field("index", done_.rows + static_cast<int64_t>(row));
     writer.Field("file", place.file).Field(place.element ? "element" : "line", place.number);
@@ -302,4 +302,4 @@ Status EmbedOutput::Abandon(const Status& why) {
           why.field()};
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

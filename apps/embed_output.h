@@ -21,7 +21,7 @@
 #include "matrix_file.h"
 #include "output_file.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // The format that the name of an output asks for; nothing: JSON lines.
 std::optional<MatrixFormat> MatrixFormatOf(const std::string& path);
@@ -96,4 +96,4 @@ class EmbedOutput {
   bool warned_of_room_ = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

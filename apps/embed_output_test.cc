@@ -12,7 +12,7 @@
 #include "common/temp_folder_test_util.h"
 #include "disk_room.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 using testing::HasSubstr;
@@ -142,7 +142,7 @@ class EmbedOutputTest : public OutputTest {
     EmbedOutput out({Path(output), Precision::kFloat32, settings, resume, false, ids_});
     PENSTOCK_RETURN_IF_ERROR(out.Prepare());
     before_ = out.rows_before();
-    RowReader reader({Path("in")}, {.format = format_});
+    corpus::RowReader reader({Path("in")}, {.format = format_});
     RowSource source(&reader, true);
     const auto vector = [offset](const std::string& text) {
       return std::vector<float>{std::stof(text) + offset, 1};
@@ -175,7 +175,7 @@ class EmbedOutputTest : public OutputTest {
 
   int64_t before_ = 0;
   bool ids_ = false;
-  InputFormat format_ = InputFormat::kText;
+  corpus::InputFormat format_ = corpus::InputFormat::kText;
   std::function<void()> before_finish_;
 };
 
@@ -262,7 +262,7 @@ TEST_F(EmbedOutputTest, ResumeWithoutARunBeginsAtTheBeginning) {
 }
 
 TEST_F(EmbedOutputTest, SkippedRowsAreZerosAndNamed) {
-  format_ = InputFormat::kJsonl;
+  format_ = corpus::InputFormat::kJsonl;
   std::string text;
   for (int i = 0; i < kRows; ++i) {
     const bool bad = i % 10 == 0 || i == kRows - 1;
@@ -294,7 +294,7 @@ TEST_F(EmbedOutputTest, SkippedRowsAreZerosAndNamed) {
 }
 
 TEST_F(EmbedOutputTest, ErrorsThatWereRenamedAreGoneOnWith) {
-  format_ = InputFormat::kJsonl;
+  format_ = corpus::InputFormat::kJsonl;
   Put("in", "\"1\"\n7\n\"2\"\n");
   ASSERT_TRUE(Run("whole.npy", kRows, false).ok());
   before_finish_ = [this] { std::filesystem::create_directories(Path("x.npy/in the way")); };
@@ -340,4 +340,4 @@ TEST_F(EmbedOutputTest, ADiskThatIsTooSmallIsNamed) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cli

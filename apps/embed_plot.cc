@@ -9,7 +9,7 @@
 #include "common/printable.h"
 #include "plot/principal_axes.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 bool HasEnding(const std::string& path, const std::string& ending) {
@@ -74,7 +74,7 @@ void EmbedPlot::AddRow(int64_t row, const std::string& label, std::span<const fl
   std::push_heap(samples_.begin(), samples_.end(), less);
 }
 
-Expected<ScatterPlot> EmbedPlot::Draw(const std::string& model) const {
+Expected<plot::ScatterPlot> EmbedPlot::Draw(const std::string& model) const {
   std::vector<const Sample*> samples;  // in the order of the input
   for (const Sample& sample : samples_) samples.push_back(&sample);
   std::sort(samples.begin(), samples.end(),
@@ -87,8 +87,8 @@ Expected<ScatterPlot> EmbedPlot::Draw(const std::string& model) const {
     }
     vectors.emplace_back(sample->vector);
   }
-  const Projection projection = ProjectOnPrincipalAxes(vectors);
-  ScatterPlot plot;
+  const plot::Projection projection = plot::ProjectOnPrincipalAxes(vectors);
+  plot::ScatterPlot plot;
   plot.title = fmt::format("{} text{}{}{}", WithCommas(rows_), rows_ == 1 ? "" : "s",
                            model.empty() ? "" : " by ", Printable(model, 80));
   if (rows_ > static_cast<int64_t>(samples.size())) {
@@ -109,7 +109,7 @@ Expected<ScatterPlot> EmbedPlot::Draw(const std::string& model) const {
 }
 
 Status EmbedPlot::Write(const std::string& model) {
-  PENSTOCK_ASSIGN_OR_RETURN(const ScatterPlot plot, Draw(model));
+  PENSTOCK_ASSIGN_OR_RETURN(const plot::ScatterPlot plot, Draw(model));
   if (HasEnding(path_, ".png")) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::string png, plot.ToPng());
     file_.Write(png);
@@ -119,4 +119,4 @@ Status EmbedPlot::Write(const std::string& model) {
   return file_.Close();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

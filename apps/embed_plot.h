@@ -16,7 +16,7 @@
 #include "output_file.h"
 #include "plot/scatter_plot.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // Why a file of this name cannot be a plot; "": it can, by its ending, .svg or .png.
 std::string PlotNameFault(const std::string& path);
@@ -37,7 +37,7 @@ class EmbedPlot {
   Status Write(const std::string& model);
 
   // The picture, for tests.
-  Expected<ScatterPlot> Draw(const std::string& model) const;
+  Expected<plot::ScatterPlot> Draw(const std::string& model) const;
 
  private:
   struct Sample {
@@ -58,4 +58,4 @@ class EmbedPlot {
   size_t dimensions_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -6,7 +6,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // Windows of `rows` rows, row i of which has the vector (i, 0, 0, ...).
@@ -83,4 +83,4 @@ TEST(EmbedPlot, LabelsAreCutBetweenCharacters) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -11,7 +11,7 @@
 
 #include "common/split_list.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct Suffix {
@@ -105,7 +105,7 @@ Expected<std::string> InUnit(const std::string& text, Unit unit) {
   std::strtod(text.c_str(), &rest);
   if (*rest == '\0') return text;  // 1e6
   const std::string number = text.substr(0, end);
-  const std::string name = Lower(Trimmed(text.substr(end)));
+  const std::string name = Lower(penstock::Trimmed(text.substr(end)));
   const long double value = std::strtold(number.c_str(), &rest);
   const auto factor = unit == Unit::kBytes ? Find(kSizes, name) : Find(kTimes, name);
   if (*rest != '\0' || !factor) {
@@ -121,7 +121,7 @@ Expected<std::string> InUnit(const std::string& text, Unit unit) {
 }
 
 std::optional<bool> ParseBoolean(const std::string& text) {
-  const std::string word = Lower(Trimmed(text));
+  const std::string word = Lower(penstock::Trimmed(text));
   for (const char* yes : {"true", "yes", "on", "1"}) {
     if (word == yes) return true;
   }
@@ -131,7 +131,7 @@ std::optional<bool> ParseBoolean(const std::string& text) {
   return std::nullopt;
 }
 
-bool IsBlank(const std::string& text) { return Trimmed(text).empty(); }
+bool IsBlank(const std::string& text) { return penstock::Trimmed(text).empty(); }
 
 std::string Nearest(const std::string& given, const std::vector<std::string>& known) {
   const std::string wanted = Comparable(given);
@@ -158,4 +158,4 @@ std::string DidYouMean(const std::string& given, const std::vector<std::string>&
   return nearest.empty() ? "" : fmt::format("; did you mean {}{}?", prefix, nearest);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 enum class Unit { kNone, kBytes, kMicroseconds, kMilliseconds, kSeconds };
 
@@ -30,4 +30,4 @@ std::string Nearest(const std::string& given, const std::vector<std::string>& kn
 std::string DidYouMean(const std::string& given, const std::vector<std::string>& known,
                        const std::string& prefix = "");
 
-}  // namespace penstock
+}  // namespace penstock::cli

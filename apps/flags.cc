@@ -8,7 +8,7 @@
 #include "load/http_load.h"
 #include "matrix_file.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // ---- FlagRule
 
@@ -183,9 +183,9 @@ PENSTOCK_BIND_OPTION(std::vector<std::string>);
 PENSTOCK_BIND_OPTION(std::vector<int>);
 PENSTOCK_BIND_OPTION(std::vector<uint32_t>);
 PENSTOCK_BIND_OPTION(std::vector<double>);
-PENSTOCK_BIND_OPTION(LoadRoute);
+PENSTOCK_BIND_OPTION(load::LoadRoute);
 PENSTOCK_BIND_OPTION(Precision);
-PENSTOCK_BIND_OPTION(RunStages);
+PENSTOCK_BIND_OPTION(encode::RunStages);
 #undef PENSTOCK_BIND_OPTION
 
 template Flag* FlagSet::AddOptionFunction(const std::string&,
@@ -205,12 +205,12 @@ template FlagRule InRange(float, float);
 template FlagRule InRange(double, double);
 
 template FlagRule NameOf(const std::map<std::string, bool>&, bool);
-template FlagRule NameOf(const std::map<std::string, LoadRoute>&, bool);
+template FlagRule NameOf(const std::map<std::string, load::LoadRoute>&, bool);
 template FlagRule NameOf(const std::map<std::string, Precision>&, bool);
-template FlagRule NameOf(const std::map<std::string, RunStages>&, bool);
+template FlagRule NameOf(const std::map<std::string, encode::RunStages>&, bool);
 
 template bool ReadFlagNumber(const std::string&, int&);
 template bool ReadFlagNumber(const std::string&, uint64_t&);
 template bool ReadFlagNumber(const std::string&, double&);
 
-}  // namespace penstock
+}  // namespace penstock::cli

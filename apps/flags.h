@@ -18,7 +18,7 @@ class Option;
 class Validator;
 }  // namespace CLI
 
-namespace penstock {
+namespace penstock::cli {
 
 // What a flag admits: a check, which may also rewrite the text, and how the help describes it.
 class FlagRule {
@@ -161,4 +161,4 @@ class FlagGroup {
 template <typename T>
 bool ReadFlagNumber(const std::string& text, T& number);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -16,7 +16,7 @@
 #include "remote_text.h"
 #include "server_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // A prompt is read whole.
@@ -78,17 +78,18 @@ double Percentile(std::vector<double> values, double share) {
 }
 
 // Tokens after the first, a second.
-double TokensPerSecond(const Generated& made) {
+double TokensPerSecond(const generate::Generated& made) {
   const double seconds = std::accumulate(made.token_s.begin(), made.token_s.end(), 0.0);
   return seconds > 0 ? static_cast<double>(made.token_s.size()) / seconds : 0;
 }
 
-void PrintLogprobs(const Generated& made, const Tokenizer& tokenizer, JsonWriter* json) {
+void PrintLogprobs(const generate::Generated& made, const text::Tokenizer& tokenizer,
+                   JsonWriter* json) {
   json->Key("logprobs").BeginArray();
-  for (const GeneratedToken& token : made.tokens) {
+  for (const generate::GeneratedToken& token : made.tokens) {
     json->BeginObject().Field("id", token.id).Field("token", tokenizer.IdToToken(token.id));
     json->Field("logprob", token.logprob).Key("top_logprobs").BeginArray();
-    for (const TokenLogprob& one : token.top) {
+    for (const sample::TokenLogprob& one : token.top) {
       json->BeginObject().Field("id", one.id).Field("token", tokenizer.IdToToken(one.id));
       json->Field("logprob", one.logprob).EndObject();
     }
@@ -97,16 +98,16 @@ void PrintLogprobs(const Generated& made, const Tokenizer& tokenizer, JsonWriter
   json->EndArray();
 }
 
-std::string PrintJson(const GenerateFlags& flags, const Generated& made, size_t prompt_tokens,
-                      double load_s, const Tokenizer& tokenizer) {
+std::string PrintJson(const GenerateFlags& flags, const generate::Generated& made,
+                      size_t prompt_tokens, double load_s, const text::Tokenizer& tokenizer) {
   std::string text;
   JsonWriter json(&text);
   json.BeginObject().Field("text", made.text);
-  json.Field("finish_reason", FinishReasonName(made.finish)).Field("seed", made.seed);
+  json.Field("finish_reason", generate::FinishReasonName(made.finish)).Field("seed", made.seed);
   json.Key("usage").BeginObject().Field("prompt_tokens", prompt_tokens);
   json.Field("completion_tokens", made.tokens.size()).EndObject();
   json.Key("ids").BeginArray();
-  for (const GeneratedToken& token : made.tokens) json.Int(token.id);
+  for (const generate::GeneratedToken& token : made.tokens) json.Int(token.id);
   json.EndArray();
   if (flags.logprobs) PrintLogprobs(made, tokenizer, &json);
   json.Key("timings").BeginObject().Field("load_ms", load_s * 1e3);
@@ -121,7 +122,8 @@ std::string PrintJson(const GenerateFlags& flags, const Generated& made, size_t 
 }
 
 // `bounded`: by a flag, not by a default.
-void PrintSummary(const Generated& made, size_t prompt_tokens, int32_t context, bool bounded) {
+void PrintSummary(const generate::Generated& made, size_t prompt_tokens, int32_t context,
+                  bool bounded) {
   const auto tokens = [](size_t count) {
     return fmt::format("{} token{}", count, count == 1 ? "" : "s");
   };
@@ -134,11 +136,11 @@ void PrintSummary(const Generated& made, size_t prompt_tokens, int32_t context, 
                  Percentile(made.token_s, 0.5) * 1e3, Percentile(made.token_s, 0.99) * 1e3);
   }
   std::fputc('\n', stderr);
-  if (made.finish == FinishReason::kLength && !bounded) {
+  if (made.finish == generate::FinishReason::kLength && !bounded) {
     std::fprintf(stderr, "penstock generate: stopped after %zu tokens; -n allows more\n",
                  made.tokens.size());
   }
-  if (made.finish != FinishReason::kContext) return;
+  if (made.finish != generate::FinishReason::kContext) return;
   std::fprintf(stderr,
                "penstock generate: the context is full: %zu tokens of prompt and %zu of text are "
                "its %d\n",
@@ -160,13 +162,13 @@ bool WriteText(std::string_view text) {
 Status Generate(const GenerateFlags& flags, Interruption* interruption) {
   const auto begin = Clock::now();
   PENSTOCK_ASSIGN_OR_RETURN(const LoadedDecoder loaded, LoadedDecoder::Load(flags.decoder));
-  const TextModel& model = *loaded.model;
-  PENSTOCK_ASSIGN_OR_RETURN(const auto generator, Generator::Make(&model));
+  const generate::TextModel& model = *loaded.model;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto generator, generate::Generator::Make(&model));
   const double load_s = std::chrono::duration<double>(Clock::now() - begin).count();
   PENSTOCK_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(flags));
-  GenerateRequest request;
-  Encoding encoding;
-  EncodeOptions encode;
+  generate::GenerateRequest request;
+  text::Encoding encoding;
+  text::EncodeOptions encode;
   encode.add_special_tokens = flags.special_tokens;
   PENSTOCK_RETURN_IF_ERROR(model.tokenizer->Encode(prompt, encode, &encoding));
   request.prompt = encoding.ids;
@@ -186,7 +188,7 @@ Status Generate(const GenerateFlags& flags, Interruption* interruption) {
     if (flags.echo) WriteText(prompt);
     request.on_text = WriteText;
   }
-  Generated made;
+  generate::Generated made;
   Status status;
   {
     const Interruption::Stop stop(interruption, [&cancel] { cancel.Cancel(); });
@@ -228,23 +230,26 @@ std::string BodyForServer(const GenerateFlags& flags, const std::string& model,
 // With --json the server's answer as it is.
 Status GenerateAtServer(const GenerateFlags& flags, const std::string& model,
                         Interruption* interruption) {
-  PENSTOCK_ASSIGN_OR_RETURN(ServerClientOptions options, ClientOptions(flags.server));
+  PENSTOCK_ASSIGN_OR_RETURN(client::ServerClientOptions options, ClientOptions(flags.server));
   options.interactive = true;
-  ServerClient client(std::move(options));
+  client::ServerClient client(std::move(options));
   PENSTOCK_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(flags));
   const std::string body = BodyForServer(flags, model, prompt);
   const Interruption::Stop stop(interruption, [&client] { client.Abort(); });
   if (flags.json) {
-    PENSTOCK_ASSIGN_OR_RETURN(const PostAnswer answer, client.PostOnce("/v1/completions", body));
-    if (answer.status != 200) return StatusOfAnswer(answer);
+    PENSTOCK_ASSIGN_OR_RETURN(const client::PostAnswer answer,
+                              client.PostOnce("/v1/completions", body));
+    if (answer.status != 200) return client::StatusOfAnswer(answer);
     WriteText(answer.body + '\n');
   } else {
     if (flags.echo) WriteText(prompt);
-    PENSTOCK_ASSIGN_OR_RETURN(const RemoteText made,
-                              StreamText(&client, "/v1/completions", body,
-                                         [](const ReplyDelta& delta) { WriteText(delta.text); }));
+    PENSTOCK_ASSIGN_OR_RETURN(const RemoteText made, StreamText(&client, "/v1/completions", body,
+                                                                [](const reply::ReplyDelta& delta) {
+                                                                  WriteText(delta.text);
+                                                                }));
     WriteOut("\n");
-    const bool cut = made.finish == FinishReason::kLength && !flags.sampling.options.max_tokens;
+    const bool cut =
+        made.finish == generate::FinishReason::kLength && !flags.sampling.options.max_tokens;
     if (!flags.quiet && made.completion_tokens >= 0) {
       std::fprintf(stderr, "\n%lld tokens of prompt, %lld of text%s\n",
                    static_cast<long long>(made.prompt_tokens),
@@ -292,7 +297,7 @@ int RunGenerate(const std::vector<std::string>& args) {
       "--model is its name there. Without -n, 256 tokens; --json prints the server's answer.");
   const FlagGroup output(&app, "Output");
   output.Switch("--json", flags.json, "One JSON object with text, tokens and timings.");
-  output.Add("--logprobs", flags.logprobs, "N", InRange(0, kTopLogprobsMax),
+  output.Add("--logprobs", flags.logprobs, "N", InRange(0, sample::kTopLogprobsMax),
              "With --json: log-probabilities of the tokens, and of the N most probable ones.");
   output.Switch("-q,--quiet", flags.quiet, "No line of timings.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
@@ -306,4 +311,4 @@ int RunGenerate(const std::vector<std::string>& args) {
   return status.ok() ? kExitOk : line.Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

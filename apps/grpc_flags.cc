@@ -1,8 +1,8 @@
 #include "grpc_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 
-void AddGrpcFlags(CommandLine* line, GrpcOptions* grpc) {
+void AddGrpcFlags(CommandLine* line, grpc::GrpcOptions* grpc) {
   const FlagGroup group(&line->flags(), "gRPC");
   group.Add("--grpc-port", grpc->port, "PORT", InRange(0, 65'535),
             "Serve gRPC on this port too (docs/GRPC.md); 0 = any free one. Default: none.");
@@ -13,4 +13,4 @@ void AddGrpcFlags(CommandLine* line, GrpcOptions* grpc) {
   line->RefuseEmpty({"grpc-host"});
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -4,8 +4,8 @@
 #include "command_line.h"
 #include "grpc/grpc_server.h"
 
-namespace penstock {
+namespace penstock::cli {
 
-void AddGrpcFlags(CommandLine* line, GrpcOptions* grpc);
+void AddGrpcFlags(CommandLine* line, grpc::GrpcOptions* grpc);
 
-}  // namespace penstock
+}  // namespace penstock::cli

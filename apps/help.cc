@@ -6,7 +6,7 @@
 
 #include "settings.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 std::string Wrapped(const std::string& text, size_t indent) {
@@ -104,4 +104,4 @@ std::string HelpText(const CLI::App& app, const std::string& examples,
   return text + app.get_footer() + "\nExamples:\n" + examples;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -9,7 +9,7 @@ class App;
 class Option;
 }  // namespace CLI
 
-namespace penstock {
+namespace penstock::cli {
 
 // "-o, --output FILE"
 std::string FlagTitle(const CLI::Option* option);
@@ -23,4 +23,4 @@ std::string PositionalTitle(const CLI::Option* option);
 std::string HelpText(const CLI::App& app, const std::string& examples,
                      const std::vector<std::string>& hidden, bool all);
 
-}  // namespace penstock
+}  // namespace penstock::cli

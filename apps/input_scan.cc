@@ -4,7 +4,7 @@
 
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 int64_t OfWhole(int64_t count, double part) {
@@ -18,10 +18,11 @@ int64_t InputScan::TextBytesExpected() const {
   return whole ? text_bytes : OfWhole(text_bytes, part);
 }
 
-Expected<InputScan> ScanInput(const std::vector<std::string>& files, const InputOptions& options,
-                              bool keeps_bad, std::chrono::milliseconds longest) {
+Expected<InputScan> ScanInput(const std::vector<std::string>& files,
+                              const corpus::InputOptions& options, bool keeps_bad,
+                              std::chrono::milliseconds longest) {
   InputScan scan;
-  RowReader reader(files, options);
+  corpus::RowReader reader(files, options);
   const auto total = reader.disk_bytes_total();
   // Rows read from standard input are gone, even where it is a file.
   const bool stdin_is_read =
@@ -45,4 +46,4 @@ Expected<InputScan> ScanInput(const std::vector<std::string>& files, const Input
   return scan;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

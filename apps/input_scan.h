@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "corpus/row_reader.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct InputScan {
   // Time limit of a scan; longer inputs are known in part.
@@ -28,8 +28,8 @@ struct InputScan {
 
 // Reads the files as RowReader does, for `longest` at most. A bad row is a failure, unless
 // `keeps_bad`; so is a failure of RowReader::Next.
-Expected<InputScan> ScanInput(const std::vector<std::string>& files, const InputOptions& options,
-                              bool keeps_bad,
+Expected<InputScan> ScanInput(const std::vector<std::string>& files,
+                              const corpus::InputOptions& options, bool keeps_bad,
                               std::chrono::milliseconds longest = InputScan::kLongest);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -8,7 +8,7 @@
 #include "common/temp_folder_test_util.h"
 #include "disk_room.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 using std::chrono::milliseconds;
@@ -23,7 +23,7 @@ class InputScanTest : public testing::Test {
 
 TEST_F(InputScanTest, CountsAWholeInput) {
   Put("one\ntwo\n\nfour\n");
-  const auto scan = ScanInput({path_, path_}, {.format = InputFormat::kText}, false);
+  const auto scan = ScanInput({path_, path_}, {.format = corpus::InputFormat::kText}, false);
   ASSERT_TRUE(scan.ok());
   EXPECT_TRUE(scan->known && scan->whole);
   EXPECT_EQ(scan->rows, 8);
@@ -36,7 +36,8 @@ TEST_F(InputScanTest, APartTellsAboutTheWhole) {
   std::string text;
   for (int i = 0; i < 200'000; ++i) text += "0123456789\n";
   Put(text);
-  const auto scan = ScanInput({path_}, {.format = InputFormat::kText}, false, milliseconds(0));
+  const auto scan =
+      ScanInput({path_}, {.format = corpus::InputFormat::kText}, false, milliseconds(0));
   ASSERT_TRUE(scan.ok());
   EXPECT_TRUE(scan->known);
   EXPECT_FALSE(scan->whole);
@@ -82,4 +83,4 @@ TEST(RoomFor, IsKnownOfRegularFiles) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cli

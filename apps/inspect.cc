@@ -15,24 +15,24 @@
 #include "models/embedding_decoder.h"
 #include "models/encoder.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // Stored types with their share: {"BF16": elements, ...}.
-std::map<std::string, int64_t> StoredTypes(const TensorStore& store) {
+std::map<std::string, int64_t> StoredTypes(const files::TensorStore& store) {
   std::map<std::string, int64_t> types;
-  for (const TensorRecord& tensor : store.tensors()) {
-    types[DTypeName(tensor.dtype)] += tensor.elements();
+  for (const files::TensorRecord& tensor : store.tensors()) {
+    types[numbers::DTypeName(tensor.dtype)] += tensor.elements();
   }
   return types;
 }
 
 // Why fewer parameters are in memory than are stored, as far as names tell; "" where none is left
 // out.
-std::string LeftOut(const ModelInfo& info, const TensorStore& store) {
+std::string LeftOut(const api::ModelInfo& info, const files::TensorStore& store) {
   int64_t stored = 0, known = 0;
   std::string names;
-  for (const TensorRecord& tensor : store.tensors()) {
+  for (const files::TensorRecord& tensor : store.tensors()) {
     stored += tensor.elements();
     if (tensor.name.find("pooler.") == std::string::npos &&
         tensor.name.find("position_ids") == std::string::npos) {
@@ -48,11 +48,12 @@ std::string LeftOut(const ModelInfo& info, const TensorStore& store) {
 }
 
 // `add_fields`: writes more fields of the object.
-std::string PrintJson(const ModelInfo& info, const EncoderEngine& engine, const TensorStore& store,
+std::string PrintJson(const api::ModelInfo& info, const engine::EncoderEngine& engine,
+                      const files::TensorStore& store,
                       const std::function<void(JsonWriter*)>& add_fields) {
   const std::map<std::string, int64_t> types = StoredTypes(store);
-  const ModelFolder& folder = engine.folder();
-  const EncoderConfig& config = folder.encoder;
+  const families::ModelFolder& folder = engine.folder();
+  const families::EncoderConfig& config = folder.encoder;
   std::string text;
   JsonWriter writer(&text);
   writer.BeginObject().Field("name", info.name).Field("path", info.path);
@@ -87,11 +88,11 @@ std::string PrintJson(const ModelInfo& info, const EncoderEngine& engine, const 
   return text + '\n';
 }
 
-std::string PrintText(const ModelInfo& info, const EncoderEngine& engine,
-                      const TensorStore& store) {
+std::string PrintText(const api::ModelInfo& info, const engine::EncoderEngine& engine,
+                      const files::TensorStore& store) {
   const std::map<std::string, int64_t> types = StoredTypes(store);
-  const ModelFolder& folder = engine.folder();
-  const EncoderConfig& config = folder.encoder;
+  const families::ModelFolder& folder = engine.folder();
+  const families::EncoderConfig& config = folder.encoder;
   std::string out;
   const auto row = [&](const char* name, const std::string& value) {
     out += fmt::format("{:<14} {}\n", name, value);
@@ -134,34 +135,36 @@ std::string PrintText(const ModelInfo& info, const EncoderEngine& engine,
 
 // The model again, with its programs: engines keep theirs to themselves.
 struct ProgramModel {
-  static Expected<ProgramModel> Load(const EncoderEngine& engine, Backend* backend) {
+  static Expected<ProgramModel> Load(const engine::EncoderEngine& engine,
+                                     program::Backend* backend) {
     ProgramModel model;
-    const ModelFolder& folder = engine.folder();
+    const families::ModelFolder& folder = engine.folder();
     if (folder.decoder) {
-      PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files,
-                                DecoderFiles::Open(folder.path, DecoderUse::kEmbed));
       PENSTOCK_ASSIGN_OR_RETURN(
-          model.decoder, EmbeddingDecoder::Load(folder, files, backend, {engine.info().dtype}));
+          const families::DecoderFiles files,
+          families::DecoderFiles::Open(folder.path, families::DecoderUse::kEmbed));
+      PENSTOCK_ASSIGN_OR_RETURN(model.decoder, models::EmbeddingDecoder::Load(
+                                                   folder, files, backend, {engine.info().dtype}));
       return model;
     }
-    LinearTypes types = engine.info().dtype;
+    models::LinearTypes types = engine.info().dtype;
     types.kept = engine.info().int8_keep;
     types.override_dtype = backend->preferred_dtype();
-    PENSTOCK_ASSIGN_OR_RETURN(model.encoder, EncoderModel::Load(folder, backend, types));
+    PENSTOCK_ASSIGN_OR_RETURN(model.encoder, models::EncoderModel::Load(folder, backend, types));
     return model;
   }
-  const Program& program() const {
+  const program::Program& program() const {
     if (decoder != nullptr) return decoder->decoder().program();
-    const Program* pooled = encoder->program(EncoderOutput::kPooled);
-    return pooled != nullptr ? *pooled : *encoder->program(EncoderOutput::kLogits);
+    const program::Program* pooled = encoder->program(program::EncoderOutput::kPooled);
+    return pooled != nullptr ? *pooled : *encoder->program(program::EncoderOutput::kLogits);
   }
 
-  std::unique_ptr<EncoderModel> encoder;
-  std::unique_ptr<EmbeddingDecoder> decoder;
+  std::unique_ptr<models::EncoderModel> encoder;
+  std::unique_ptr<models::EmbeddingDecoder> decoder;
 };
 
 // Describes a model that is not an encoder; gives the exit code.
-std::optional<int> DescribeOther(const CommandLine& line, const ModelOptions& flags,
+std::optional<int> DescribeOther(const CommandLine& line, const runtime::ModelOptions& flags,
                                  const ProgramFlags& program, bool json) {
   const auto tensors = DescribeTensorModel(flags, json);
   if (!tensors.ok()) return line.Fail(tensors.status());
@@ -199,7 +202,7 @@ int RunInspect(const std::vector<std::string>& args) {
       "  penstock inspect --model ./folder --program --length 512\n"
       "  penstock inspect --model ./SmolLM2-135M-Instruct.Q4_1.gguf --program --length 1 --past "
       "2048\n");
-  ModelOptions flags;
+  runtime::ModelOptions flags;
   ProgramFlags program;
   bool json = false;
   AddModelFlags(&line, &flags, false, "warn");
@@ -212,17 +215,18 @@ int RunInspect(const std::vector<std::string>& args) {
   if (const auto exit_code = DescribeOther(line, flags, program, json)) return *exit_code;
   const Status fetched = FetchModels(flags);
   if (!fetched.ok()) return line.Fail(fetched);
-  auto local = LocalModels::Load(flags);
+  auto local = runtime::LocalModels::Load(flags);
   if (!local.ok()) return line.Fail(local.status());
-  const ModelInfo info = (*local)->service->Models().front();
-  const Lease<EncoderEngine> engine = *(*local)->registry->Find<EncoderEngine>("");
-  const auto store = OpenEncoderTensors(info.path);
+  const api::ModelInfo info = (*local)->service->Models().front();
+  const registry::Lease<engine::EncoderEngine> engine =
+      *(*local)->registry->Find<engine::EncoderEngine>("");
+  const auto store = families::OpenEncoderTensors(info.path);
   if (!store.ok()) return line.Fail(store.status());
   std::optional<ProgramModel> model;
   if (program.past > 0 && !engine->folder().decoder)
     return line.FailUsage("--past: for decoders only");
   if (program.length == 0) program.length = std::min(kProgramLength, info.max_tokens);
-  const BatchShape batch = program.Batch();
+  const program::BatchShape batch = program.Batch();
   if (program.wanted) {
     if (program.length > info.max_tokens) {
       return line.FailUsage(fmt::format("--length: {} tokens; the model takes {} at most",
@@ -247,4 +251,4 @@ int RunInspect(const std::vector<std::string>& args) {
   return kExitOk;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

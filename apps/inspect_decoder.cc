@@ -16,7 +16,7 @@
 #include "hub/hub.h"
 #include "models/decoder.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,9 +28,9 @@ struct Windows {
   int32_t size = 0;    // the largest
 };
 
-Windows WindowsOf(const DecoderConfig& config) {
+Windows WindowsOf(const families::DecoderConfig& config) {
   Windows windows;
-  for (const DecoderLayerConfig& layer : config.layers) {
+  for (const families::DecoderLayerConfig& layer : config.layers) {
     windows.layers += layer.window > 0;
     windows.size = std::max(windows.size, layer.window);
   }
@@ -38,18 +38,18 @@ Windows WindowsOf(const DecoderConfig& config) {
 }
 
 // Bytes of the longest context; layers with a window keep no more than the window.
-int64_t KvBytesOfContext(const DecoderConfig& config) {
+int64_t KvBytesOfContext(const families::DecoderConfig& config) {
   const int64_t layer_bytes =
-      KvBytesPerToken(config, kKvValueBytes) / static_cast<int64_t>(config.layers.size());
+      families::KvBytesPerToken(config, kKvValueBytes) / static_cast<int64_t>(config.layers.size());
   int64_t tokens = 0;
-  for (const DecoderLayerConfig& layer : config.layers) {
+  for (const families::DecoderLayerConfig& layer : config.layers) {
     tokens += layer.window > 0 ? layer.window : config.context;
   }
   return tokens * layer_bytes;
 }
 
 // "gguf: gpt2 (smollm)", or the name of the file.
-std::string TokenizerText(const DecoderFiles& files) {
+std::string TokenizerText(const families::DecoderFiles& files) {
   if (!files.tokenizer) return "none";
   if (files.tokenizer->gguf == nullptr) return fs::path(files.tokenizer->path).filename().string();
   const auto text = [&](const char* key) {
@@ -60,10 +60,10 @@ std::string TokenizerText(const DecoderFiles& files) {
   return "GGUF, " + text("tokenizer.ggml.model") + (pre.empty() ? "" : " (" + pre + ")");
 }
 
-std::string RopeText(const DecoderConfig& config) {
+std::string RopeText(const families::DecoderConfig& config) {
   std::vector<float> thetas;
   int64_t without = 0;
-  for (const DecoderLayerConfig& layer : config.layers) {
+  for (const families::DecoderLayerConfig& layer : config.layers) {
     without += !layer.rope;
     if (layer.rope && std::find(thetas.begin(), thetas.end(), layer.rope_theta) == thetas.end()) {
       thetas.push_back(layer.rope_theta);
@@ -72,9 +72,9 @@ std::string RopeText(const DecoderConfig& config) {
   std::string text = fmt::format("theta {}, {} of {} values of a head, {}",
                                  fmt::join(thetas, " and "), config.rope_size, config.head_size,
                                  config.rope_interleaved ? "pairs side by side" : "in halves");
-  const RopeScaling& scaling = config.rope_scaling;
-  if (scaling.kind != RopeScalingKind::kNone) {
-    text += fmt::format(", scaling {}", RopeScalingName(scaling.kind));
+  const families::RopeScaling& scaling = config.rope_scaling;
+  if (scaling.kind != families::RopeScalingKind::kNone) {
+    text += fmt::format(", scaling {}", families::RopeScalingName(scaling.kind));
     if (scaling.factor > 0) text += fmt::format(" by {}", scaling.factor);
     if (scaling.original_context > 0) text += fmt::format(" from {}", scaling.original_context);
   }
@@ -82,7 +82,7 @@ std::string RopeText(const DecoderConfig& config) {
   return text;
 }
 
-std::string TokensText(const DecoderConfig& config) {
+std::string TokensText(const families::DecoderConfig& config) {
   std::string text = fmt::format("{} tokens", config.vocab_size);
   if (config.bos_id >= 0) text += fmt::format(", begin {}", config.bos_id);
   if (!config.end_ids.empty()) text += fmt::format(", end {}", fmt::join(config.end_ids, " "));
@@ -90,7 +90,7 @@ std::string TokensText(const DecoderConfig& config) {
   return text;
 }
 
-std::string SamplingText(const SamplingKeys& keys) {
+std::string SamplingText(const families::SamplingKeys& keys) {
   std::string text;
   const auto add = [&](const char* name, const auto& value) {
     if (value) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, *value);
@@ -103,8 +103,8 @@ std::string SamplingText(const SamplingKeys& keys) {
   return text;
 }
 
-std::string PrintText(const DecoderPlace& place, const DecoderFiles& files) {
-  const DecoderConfig& config = files.config;
+std::string PrintText(const DecoderPlace& place, const families::DecoderFiles& files) {
+  const families::DecoderConfig& config = files.config;
   std::string out;
   const auto row = [&](const char* name, const std::string& value) {
     out += fmt::format("{:<14} {}\n", name, value);
@@ -119,17 +119,17 @@ std::string PrintText(const DecoderPlace& place, const DecoderFiles& files) {
                   config.kv_heads, config.hidden_size, config.intermediate_size));
   row("parameters", fmt::format("{}{}", files.parameters,
                                 files.tensors.tied ? ", output tied to the embedding" : ""));
-  for (const StoredType& type : TypesInFiles(*files.store)) {
+  for (const families::StoredType& type : families::TypesInFiles(*files.store)) {
     row("stored", fmt::format("{} {} in {} tensor{}, {:.1f} MB", type.elements,
-                              DTypeName(type.dtype), type.tensors, type.tensors == 1 ? "" : "s",
-                              static_cast<double>(type.bytes) / 1e6));
+                              numbers::DTypeName(type.dtype), type.tensors,
+                              type.tensors == 1 ? "" : "s", static_cast<double>(type.bytes) / 1e6));
   }
   if (files.unused_tensors > 0)
     row("unused",
         fmt::format("{} tensor{}", files.unused_tensors, files.unused_tensors == 1 ? "" : "s"));
   row("context", fmt::format("{} tokens", config.context));
   row("kv cache", fmt::format("{} bytes a token in bf16, {:.1f} MB for the whole context",
-                              KvBytesPerToken(config, kKvValueBytes),
+                              families::KvBytesPerToken(config, kKvValueBytes),
                               static_cast<double>(KvBytesOfContext(config)) / 1e6));
   const Windows windows = WindowsOf(config);
   row("window", windows.layers == 0 ? "none"
@@ -141,22 +141,22 @@ std::string PrintText(const DecoderPlace& place, const DecoderFiles& files) {
   row("chat template",
       files.chat_template.empty() ? "none" : fmt::format("{} bytes", files.chat_template.size()));
   if (const std::string text = SamplingText(files.sampling); !text.empty()) row("sampling", text);
-  if (const GgufHeader* gguf = files.store->gguf()) {
+  if (const files::GgufHeader* gguf = files.store->gguf()) {
     row("gguf", fmt::format("version {}, {} file{}, alignment {}", gguf->version, gguf->parts,
                             gguf->parts == 1 ? "" : "s", gguf->alignment));
   }
   return out;
 }
 
-void WriteRope(const DecoderConfig& config, JsonWriter* writer) {
-  const RopeScaling& scaling = config.rope_scaling;
+void WriteRope(const families::DecoderConfig& config, JsonWriter* writer) {
+  const families::RopeScaling& scaling = config.rope_scaling;
   writer->Key("rope").BeginObject().Field("size", config.rope_size);
   writer->Field("interleaved", config.rope_interleaved);
-  writer->Field("scaling", RopeScalingName(scaling.kind)).Field("factor", scaling.factor);
+  writer->Field("scaling", families::RopeScalingName(scaling.kind)).Field("factor", scaling.factor);
   writer->Field("original_context", scaling.original_context);
   writer->Field("attention_factor", scaling.attention_factor).EndObject();
   writer->Key("layer_kinds").BeginArray();
-  for (const DecoderLayerConfig& layer : config.layers) {
+  for (const families::DecoderLayerConfig& layer : config.layers) {
     writer->BeginObject().Field("window", layer.window).Field("rope", layer.rope);
     writer->Field("rope_theta", layer.rope_theta).Field("rope_scaled", layer.rope_scaled);
     writer->EndObject();
@@ -164,8 +164,8 @@ void WriteRope(const DecoderConfig& config, JsonWriter* writer) {
   writer->EndArray();
 }
 
-void WriteTokens(const DecoderFiles& files, JsonWriter* writer) {
-  const DecoderConfig& config = files.config;
+void WriteTokens(const families::DecoderFiles& files, JsonWriter* writer) {
+  const families::DecoderConfig& config = files.config;
   const auto id = [&](const char* key, int32_t token) {
     writer->Key(key);
     token < 0 ? writer->Null() : writer->Int(token);
@@ -191,9 +191,9 @@ void WriteTokens(const DecoderFiles& files, JsonWriter* writer) {
 }
 
 // `model`: null without --program.
-std::string PrintJson(const DecoderPlace& place, const DecoderFiles& files,
-                      const DecoderModel* model, const BatchShape& batch) {
-  const DecoderConfig& config = files.config;
+std::string PrintJson(const DecoderPlace& place, const families::DecoderFiles& files,
+                      const models::DecoderModel* model, const program::BatchShape& batch) {
+  const families::DecoderConfig& config = files.config;
   std::string text;
   JsonWriter writer(&text);
   writer.BeginObject().Field("name", place.name).Field("path", place.path);
@@ -204,19 +204,21 @@ std::string PrintJson(const DecoderPlace& place, const DecoderFiles& files,
   writer.Field("intermediate_size", config.intermediate_size);
   writer.Field("parameters", files.parameters).Field("tied", files.tensors.tied);
   writer.Key("stored").BeginArray();
-  for (const StoredType& type : TypesInFiles(*files.store)) {
-    writer.BeginObject().Field("type", DTypeName(type.dtype)).Field("tensors", type.tensors);
+  for (const families::StoredType& type : families::TypesInFiles(*files.store)) {
+    writer.BeginObject()
+        .Field("type", numbers::DTypeName(type.dtype))
+        .Field("tensors", type.tensors);
     writer.Field("elements", type.elements).Field("bytes", type.bytes).EndObject();
   }
   writer.EndArray().Field("unused_tensors", files.unused_tensors);
   writer.Field("context", config.context);
-  writer.Field("kv_bytes_per_token", KvBytesPerToken(config, kKvValueBytes));
+  writer.Field("kv_bytes_per_token", families::KvBytesPerToken(config, kKvValueBytes));
   writer.Field("kv_bytes_of_context", KvBytesOfContext(config));
   const Windows windows = WindowsOf(config);
   writer.Field("window", windows.size).Field("windowed_layers", windows.layers);
   WriteRope(config, &writer);
   WriteTokens(files, &writer);
-  if (const GgufHeader* gguf = files.store->gguf()) {
+  if (const files::GgufHeader* gguf = files.store->gguf()) {
     writer.Key("gguf").BeginObject().Field("version", gguf->version);
     writer.Field("files", gguf->parts).Field("alignment", gguf->alignment).EndObject();
   }
@@ -235,9 +237,9 @@ bool IsGgufFile(const std::string& path) {
 
 }  // namespace
 
-Expected<std::optional<DecoderPlace>> FindDecoder(const ModelOptions& flags) {
+Expected<std::optional<DecoderPlace>> FindDecoder(const runtime::ModelOptions& flags) {
   if (flags.models.size() != 1) return std::optional<DecoderPlace>();
-  const auto specs = ModelSpecs(flags);
+  const auto specs = runtime::ModelSpecs(flags);
   if (!specs.ok()) return std::optional<DecoderPlace>();
   DecoderPlace place = {specs->front().name, specs->front().reference};
   const auto failed = [&](const Status& status) {
@@ -245,17 +247,18 @@ Expected<std::optional<DecoderPlace>> FindDecoder(const ModelOptions& flags) {
   };
   const bool file = IsGgufFile(place.path);
   if (file) {
-    const bool named = !SplitModel(flags.models[0]).names.empty() || !flags.served_names.empty();
+    const bool named =
+        !runtime::SplitModel(flags.models[0]).names.empty() || !flags.served_names.empty();
     if (!named) place.name = fs::path(place.path).stem().string();
   } else {
-    if (!ModelReference::Parse(place.path).ok()) return std::optional<DecoderPlace>();
-    SetAutoPull(flags.auto_pull);
+    if (!hub::ModelReference::Parse(place.path).ok()) return std::optional<DecoderPlace>();
+    hub::SetAutoPull(flags.auto_pull);
     auto folder = ResolveShown(place.path);
     if (!folder.ok()) return failed(folder.status());
     place.path = *std::move(folder);
   }
-  const auto kind = KindOfModel(place.path);
-  if (kind.ok() && *kind == ModelKind::kDecoder) return std::optional(place);
+  const auto kind = families::KindOfModel(place.path);
+  if (kind.ok() && *kind == families::ModelKind::kDecoder) return std::optional(place);
   std::error_code ignored;
   const bool ours = file || !fs::exists(fs::path(place.path) / "config.json", ignored) ||
                     kind.code() == StatusCode::kUnsupported;
@@ -263,16 +266,17 @@ Expected<std::optional<DecoderPlace>> FindDecoder(const ModelOptions& flags) {
   return std::optional<DecoderPlace>();
 }
 
-Expected<std::optional<DType>> TypeAsked(const ModelOptions& flags) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
+Expected<std::optional<numbers::DType>> TypeAsked(const runtime::ModelOptions& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto specs, runtime::ModelSpecs(flags));
   return specs.front().options.encoder.dtype;
 }
 
-Expected<std::string> DescribeDecoder(const DecoderPlace& place, const ModelOptions& flags,
+Expected<std::string> DescribeDecoder(const DecoderPlace& place, const runtime::ModelOptions& flags,
                                       ProgramFlags program, bool json) {
-  PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files, DecoderFiles::Open(place.path));
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<DecoderModel> model;
+  PENSTOCK_ASSIGN_OR_RETURN(const families::DecoderFiles files,
+                            families::DecoderFiles::Open(place.path));
+  std::unique_ptr<program::Backend> backend;
+  std::unique_ptr<models::DecoderModel> model;
   if (program.wanted) {
     const int32_t context = files.config.context;
     if (program.length == 0) program.length = std::min(kProgramLength, context);
@@ -282,17 +286,17 @@ Expected<std::string> DescribeDecoder(const DecoderPlace& place, const ModelOpti
                       program.past, context),
           "--length");
     }
-    DecoderOptions options;
+    models::DecoderOptions options;
     PENSTOCK_ASSIGN_OR_RETURN(options.dtype, TypeAsked(flags));
-    PENSTOCK_ASSIGN_OR_RETURN(const DeviceOptions device, DeviceAsked(flags));
-    PENSTOCK_ASSIGN_OR_RETURN(backend, NewBackend(device));
-    PENSTOCK_ASSIGN_OR_RETURN(model, DecoderModel::Load(files, backend.get(), options));
+    PENSTOCK_ASSIGN_OR_RETURN(const devices::DeviceOptions device, runtime::DeviceAsked(flags));
+    PENSTOCK_ASSIGN_OR_RETURN(backend, devices::NewBackend(device));
+    PENSTOCK_ASSIGN_OR_RETURN(model, models::DecoderModel::Load(files, backend.get(), options));
   }
-  const BatchShape batch = program.Batch();
+  const program::BatchShape batch = program.Batch();
   if (json) return PrintJson(place, files, model.get(), batch);
   std::string text = PrintText(place, files);
   if (model != nullptr) text += '\n' + PrintProgram(model->program(), batch);
   return text;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

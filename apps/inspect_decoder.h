@@ -9,7 +9,7 @@
 #include "numbers/dtype.h"
 #include "runtime/model_options.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct DecoderPlace {
   std::string name;  // as it would be served
@@ -18,14 +18,14 @@ struct DecoderPlace {
 
 // Where the one decoder is that --model names. nullopt: an encoder, or no --model, or a reference
 // about which LocalModels has the error. An architecture that is neither is an error.
-Expected<std::optional<DecoderPlace>> FindDecoder(const ModelOptions& flags);
+Expected<std::optional<DecoderPlace>> FindDecoder(const runtime::ModelOptions& flags);
 
 // --dtype of the one model; nullopt: auto. Errors name the flag.
-Expected<std::optional<DType>> TypeAsked(const ModelOptions& flags);
+Expected<std::optional<numbers::DType>> TypeAsked(const runtime::ModelOptions& flags);
 
 // A text for people, or one JSON object; ends with a line break. kInvalidArgument, field --length:
 // with `program`, more tokens than the context holds.
-Expected<std::string> DescribeDecoder(const DecoderPlace& place, const ModelOptions& flags,
+Expected<std::string> DescribeDecoder(const DecoderPlace& place, const runtime::ModelOptions& flags,
                                       ProgramFlags program, bool json);
 
-}  // namespace penstock
+}  // namespace penstock::cli

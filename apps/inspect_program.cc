@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::cli {
 
-void PrintProgramJson(const Program& program, const BatchShape& batch, JsonWriter* writer) {
-  const auto costs = [&](const Cost& cost) {
+void PrintProgramJson(const program::Program& program, const program::BatchShape& batch,
+                      JsonWriter* writer) {
+  const auto costs = [&](const program::Cost& cost) {
     writer->Field("operations", cost.operations).Field("weight_bytes", cost.weight_bytes);
     writer->Field("activation_bytes", cost.activation_bytes);
     writer->Field("cache_bytes", cost.cache_bytes);
@@ -13,29 +14,30 @@ void PrintProgramJson(const Program& program, const BatchShape& batch, JsonWrite
   writer->BeginObject().Field("sequences", batch.sequences).Field("length", batch.length);
   writer->Field("past", batch.past);
   writer->Key("values").BeginArray();
-  for (const Value& value : program.values) {
-    writer->BeginObject().Field("rows", value.rows == Rows::kTokens ? "tokens" : "sequences");
+  for (const program::Value& value : program.values) {
+    writer->BeginObject().Field("rows",
+                                value.rows == program::Rows::kTokens ? "tokens" : "sequences");
     writer->Field("width", value.width).EndObject();
   }
   writer->EndArray().Field("result", program.result).Key("ops").BeginArray();
-  for (const Op& op : program.ops) {
-    writer->BeginObject().Field("op", OpName(op)).Field("text", OpText(op));
-    costs(CostOf(program, op, batch));
+  for (const program::Op& op : program.ops) {
+    writer->BeginObject().Field("op", program::OpName(op)).Field("text", program::OpText(op));
+    costs(program::CostOf(program, op, batch));
     writer->EndObject();
   }
-  writer->EndArray().Field("value_bytes", ValueBytes(program, batch));
-  costs(CostOf(program, batch));
+  writer->EndArray().Field("value_bytes", program::ValueBytes(program, batch));
+  costs(program::CostOf(program, batch));
   writer->EndObject();
 }
 
-std::string PrintProgram(const Program& program, const BatchShape& batch) {
+std::string PrintProgram(const program::Program& program, const program::BatchShape& batch) {
   std::string out =
       fmt::format("program of {} x {} tokens{}: result %{}\n", batch.sequences, batch.length,
                   batch.past > 0 ? fmt::format(" after {}", batch.past) : "", program.result);
   for (size_t id = 0; id < program.values.size(); ++id) {
-    out += "  " + ValueText(program, static_cast<ValueId>(id)) + '\n';
+    out += "  " + program::ValueText(program, static_cast<program::ValueId>(id)) + '\n';
   }
-  const auto row = [&](const std::string& what, const Cost& cost) {
+  const auto row = [&](const std::string& what, const program::Cost& cost) {
     out += fmt::format("{:>12.3f} {:>12.1f} {:>14.1f} {:>10.1f}  {}\n", cost.operations / 1e6,
                        static_cast<double>(cost.weight_bytes) / 1e3,
                        static_cast<double>(cost.activation_bytes) / 1e3,
@@ -43,10 +45,11 @@ std::string PrintProgram(const Program& program, const BatchShape& batch) {
   };
   out += fmt::format("{:>12} {:>12} {:>14} {:>10}  op\n", "operations M", "weights kB",
                      "activations kB", "cache kB");
-  for (const Op& op : program.ops) row(OpText(op), CostOf(program, op, batch));
+  for (const program::Op& op : program.ops)
+    row(program::OpText(op), program::CostOf(program, op, batch));
   row(fmt::format("all; values take {:.1f} kB",
-                  static_cast<double>(ValueBytes(program, batch)) / 1e3),
-      CostOf(program, batch));
+                  static_cast<double>(program::ValueBytes(program, batch)) / 1e3),
+      program::CostOf(program, batch));
   return out;
 }
 
@@ -78,4 +81,4 @@ void AddProgramFlags(CommandLine* line, ProgramFlags* program) {
       ->Group("Output");
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

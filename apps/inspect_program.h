@@ -7,14 +7,14 @@
 #include "common/json_writer.h"
 #include "program/program_cost.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct ProgramFlags {
   bool wanted = false;
   int sequences = 1;
   int length = 0;  // 0: not given
   int past = 0;
-  BatchShape Batch() const { return {sequences, length, past}; }
+  program::BatchShape Batch() const { return {sequences, length, past}; }
 };
 // Tokens of a sequence if --length is not given and the model takes at least that number.
 inline constexpr int kProgramLength = 128;
@@ -22,7 +22,8 @@ inline constexpr int kProgramLength = 128;
 void AddProgramFlags(CommandLine* line, ProgramFlags* program);
 
 // One JSON object; a text for people, which ends with a line break.
-void PrintProgramJson(const Program& program, const BatchShape& batch, JsonWriter* writer);
-std::string PrintProgram(const Program& program, const BatchShape& batch);
+void PrintProgramJson(const program::Program& program, const program::BatchShape& batch,
+                      JsonWriter* writer);
+std::string PrintProgram(const program::Program& program, const program::BatchShape& batch);
 
-}  // namespace penstock
+}  // namespace penstock::cli

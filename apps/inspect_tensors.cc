@@ -6,19 +6,22 @@
 #include "engine/tensor_engine.h"
 #include "runtime/local_models.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
-void WriteTensors(const char* key, const std::vector<TensorSpec>& specs, JsonWriter* json) {
+void WriteTensors(const char* key, const std::vector<signature::TensorSpec>& specs,
+                  JsonWriter* json) {
   json->Key(key).BeginArray();
-  for (const TensorSpec& spec : specs) {
-    json->BeginObject().Field("name", spec.name).Field("datatype", ElementTypeName(spec.type));
-    json->Field("shape", ShapeText(spec.shape)).EndObject();
+  for (const signature::TensorSpec& spec : specs) {
+    json->BeginObject()
+        .Field("name", spec.name)
+        .Field("datatype", signature::ElementTypeName(spec.type));
+    json->Field("shape", signature::ShapeText(spec.shape)).EndObject();
   }
   json->EndArray();
 }
 
-std::string PrintJson(const ModelInfo& info) {
+std::string PrintJson(const api::ModelInfo& info) {
   std::string text;
   JsonWriter json(&text);
   json.BeginObject().Field("name", info.name).Field("path", info.path).Field("task", info.task);
@@ -31,7 +34,7 @@ std::string PrintJson(const ModelInfo& info) {
   return text + '\n';
 }
 
-std::string PrintText(const ModelInfo& info) {
+std::string PrintText(const api::ModelInfo& info) {
   std::string out;
   const auto row = [&](const char* name, const std::string& value) {
     out += fmt::format("{:<14} {}\n", name, value);
@@ -43,13 +46,13 @@ std::string PrintText(const ModelInfo& info) {
   const int32_t rows = info.signature->max_batch_size;
   row("batches",
       rows > 0 ? fmt::format("of {} rows at most", rows) : "none; each request is a run");
-  for (const TensorSpec& spec : info.signature->inputs) {
-    row("input",
-        fmt::format("{}: {} {}", spec.name, ElementTypeName(spec.type), ShapeText(spec.shape)));
+  for (const signature::TensorSpec& spec : info.signature->inputs) {
+    row("input", fmt::format("{}: {} {}", spec.name, signature::ElementTypeName(spec.type),
+                             signature::ShapeText(spec.shape)));
   }
-  for (const TensorSpec& spec : info.signature->outputs) {
-    row("output",
-        fmt::format("{}: {} {}", spec.name, ElementTypeName(spec.type), ShapeText(spec.shape)));
+  for (const signature::TensorSpec& spec : info.signature->outputs) {
+    row("output", fmt::format("{}: {} {}", spec.name, signature::ElementTypeName(spec.type),
+                              signature::ShapeText(spec.shape)));
   }
   row("in memory", fmt::format("{:.1f} MB", static_cast<double>(info.weight_bytes) / 1e6));
   row("backend", info.backend);
@@ -58,15 +61,16 @@ std::string PrintText(const ModelInfo& info) {
 
 }  // namespace
 
-Expected<std::optional<std::string>> DescribeTensorModel(const ModelOptions& flags, bool json) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
-  if (specs.empty() || !TensorModelPath(specs.front().reference)) {
+Expected<std::optional<std::string>> DescribeTensorModel(const runtime::ModelOptions& flags,
+                                                         bool json) {
+  PENSTOCK_ASSIGN_OR_RETURN(const auto specs, runtime::ModelSpecs(flags));
+  if (specs.empty() || !engine::TensorModelPath(specs.front().reference)) {
     return std::optional<std::string>();
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const auto local, LocalModels::Start(flags));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto local, runtime::LocalModels::Start(flags));
   PENSTOCK_RETURN_IF_ERROR(local->registry->WaitLoaded());
-  const ModelInfo info = local->service->Models().front();
+  const api::ModelInfo info = local->service->Models().front();
   return std::optional(json ? PrintJson(info) : PrintText(info));
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -7,10 +7,11 @@
 #include "common/status.h"
 #include "runtime/model_options.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // A text for people, or one JSON object; ends with a line break. Nothing: --model names no tensor
 // model.
-Expected<std::optional<std::string>> DescribeTensorModel(const ModelOptions& flags, bool json);
+Expected<std::optional<std::string>> DescribeTensorModel(const runtime::ModelOptions& flags,
+                                                         bool json);
 
-}  // namespace penstock
+}  // namespace penstock::cli

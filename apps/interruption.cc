@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 sigset_t StopSignals() {
@@ -79,4 +79,4 @@ void Interruption::Watch() {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-namespace penstock {
+namespace penstock::cli {
 
 class Interruption {
  public:
@@ -48,4 +48,4 @@ class Interruption {
   std::thread thread_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

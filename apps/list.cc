@@ -15,7 +15,7 @@
 #include "server_commands.h"
 #include "server_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 std::string Ago(int64_t unix_s) {
@@ -29,18 +29,18 @@ std::string Ago(int64_t unix_s) {
   return text(seconds / 86400, "day");
 }
 
-std::string RevisionText(const CachedModel& model) {
+std::string RevisionText(const hub::CachedModel& model) {
   std::string text;
   for (const std::string& name : model.revisions) text += (text.empty() ? "" : ",") + name;
   const std::string commit = model.commit.substr(0, 8);
   return text.empty() ? commit : text + " " + commit;
 }
 
-std::string PrintJson(const std::vector<CachedModel>& models) {
+std::string PrintJson(const std::vector<hub::CachedModel>& models) {
   std::string text;
   JsonWriter writer(&text);
   writer.BeginArray();
-  for (const CachedModel& model : models) {
+  for (const hub::CachedModel& model : models) {
     writer.BeginObject().Field("reference", model.reference).Field("repository", model.repository);
     writer.Key("revisions").BeginArray();
     for (const std::string& name : model.revisions) writer.String(name);
@@ -53,10 +53,10 @@ std::string PrintJson(const std::vector<CachedModel>& models) {
   return text + '\n';
 }
 
-std::string PrintText(const std::vector<CachedModel>& models) {
+std::string PrintText(const std::vector<hub::CachedModel>& models) {
   std::vector<std::vector<std::string>> rows = {
       {"MODEL", "REVISION", "FORMAT", "SIZE", "LAST USED", ""}};
-  for (const CachedModel& model : models) {
+  for (const hub::CachedModel& model : models) {
     const bool odd = !model.complete && model.format != "partial" && model.format != "other";
     rows.push_back({model.reference, RevisionText(model), model.format, BytesText(model.bytes),
                     Ago(model.last_used_s), odd ? "(incomplete)" : ""});
@@ -124,10 +124,10 @@ Expected<std::string> PrintServed(const std::string& answer, bool loaded) {
 
 // The models of a running server.
 Expected<std::string> ListServed(const ServerFlags& flags, bool json, bool loaded = false) {
-  PENSTOCK_ASSIGN_OR_RETURN(ServerClientOptions options, ClientOptions(flags));
-  ServerClient client(std::move(options));
-  PENSTOCK_ASSIGN_OR_RETURN(const PostAnswer answer, client.GetOnce("/v1/models"));
-  if (answer.status != 200) return StatusOfAnswer(answer);
+  PENSTOCK_ASSIGN_OR_RETURN(client::ServerClientOptions options, ClientOptions(flags));
+  client::ServerClient client(std::move(options));
+  PENSTOCK_ASSIGN_OR_RETURN(const client::PostAnswer answer, client.GetOnce("/v1/models"));
+  if (answer.status != 200) return client::StatusOfAnswer(answer);
   if (json) return answer.body + '\n';
   return PrintServed(answer.body, loaded);
 }
@@ -156,8 +156,8 @@ int RunList(const std::vector<std::string>& args) {
     std::fputs(listed->c_str(), stdout);
     return kExitOk;
   }
-  const std::string root = DefaultCacheRoot();
-  const std::vector<CachedModel> models = ListCachedModels(root);
+  const std::string root = hub::DefaultCacheRoot();
+  const std::vector<hub::CachedModel> models = hub::ListCachedModels(root);
   if (!json && models.empty()) {
     std::fprintf(stderr, "penstock list: no models in the cache %s\n", root.c_str());
     return kExitOk;
@@ -183,4 +183,4 @@ int RunPs(const std::vector<std::string>& args) {
   return kExitOk;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -13,9 +13,9 @@ namespace {
 int Run(const std::vector<std::string>& args) {
   if (!args.empty() && (args[0] == "--version" || args[0] == "-V" || args[0] == "version")) {
     std::puts("penstock " PENSTOCK_VERSION);
-    return penstock::kExitOk;
+    return penstock::cli::kExitOk;
   }
-  return penstock::RunGroup(penstock::ProgramGroup(), args);
+  return penstock::cli::RunGroup(penstock::cli::ProgramGroup(), args);
 }
 
 }  // namespace
@@ -25,6 +25,6 @@ int main(int argc, char** argv) {
     return Run({argv + 1, argv + argc});
   } catch (const std::exception& error) {  // out of memory, out of threads
     std::fprintf(stderr, "penstock: %s\n", penstock::Printable(error.what()).c_str());
-    return penstock::kExitFailure;
+    return penstock::cli::kExitFailure;
   }
 }

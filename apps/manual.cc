@@ -14,7 +14,7 @@
 #include "help.h"
 #include "output_file.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // Text of a page: nothing in it is taken for a request or an escape.
@@ -177,4 +177,4 @@ int RunMan(const std::vector<std::string>& args) {
   return line.FailUsage(fmt::format("there is no command '{}'", fmt::join(words, " ")));
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::cli {
 
 struct ManualPage {
   std::string name;  // "penstock-bench-http"
@@ -14,4 +14,4 @@ struct ManualPage {
 // The pages of penstock itself, of penstock bench, and of every command and benchmark.
 std::vector<ManualPage> ManualPages();
 
-}  // namespace penstock
+}  // namespace penstock::cli

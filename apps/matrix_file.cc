@@ -9,7 +9,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -149,4 +149,4 @@ void MatrixWriter::Finish(int64_t width) {
   file_->Write(MatrixHeader(format_, precision_, rows_, width_ != 0 ? width_ : width));
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -12,7 +12,7 @@
 
 #include "output_file.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 enum class MatrixFormat {
   kNpy,
@@ -55,4 +55,4 @@ class MatrixWriter {
   std::string bytes_;  // kept for its memory
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

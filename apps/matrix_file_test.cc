@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 using testing::ElementsAre;
@@ -79,4 +79,4 @@ TEST(AppendRow, BitsAreTheSigns) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -11,27 +11,27 @@
 #include "flag_values.h"
 #include "runtime/sampling_settings.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr size_t kBytesMax = 64 << 10;
 
 // Keys whose value is that of a flag.
-constexpr std::array<std::pair<const char*, std::vector<std::string> ModelOptions::*>, 9> kTexts = {
-    {{"task", &ModelOptions::tasks},
-     {"context", &ModelOptions::contexts},
-     {"max-batch-size", &ModelOptions::max_batch_sizes},
-     {"dtype", &ModelOptions::dtypes},
-     {"device", &ModelOptions::devices},
-     {"int8-keep", &ModelOptions::int8_keep},
-     {"pooling", &ModelOptions::poolings},
-     {"chat-template", &ModelOptions::chat_templates},
-     {"keep-alive", &ModelOptions::keep_alives}}};
+constexpr std::array<std::pair<const char*, std::vector<std::string> runtime::ModelOptions::*>, 9>
+    kTexts = {{{"task", &runtime::ModelOptions::tasks},
+               {"context", &runtime::ModelOptions::contexts},
+               {"max-batch-size", &runtime::ModelOptions::max_batch_sizes},
+               {"dtype", &runtime::ModelOptions::dtypes},
+               {"device", &runtime::ModelOptions::devices},
+               {"int8-keep", &runtime::ModelOptions::int8_keep},
+               {"pooling", &runtime::ModelOptions::poolings},
+               {"chat-template", &runtime::ModelOptions::chat_templates},
+               {"keep-alive", &runtime::ModelOptions::keep_alives}}};
 
 std::string KnownKeys() {
   std::string keys;
   for (const auto& [key, list] : kTexts) keys += std::string(key) + ", ";
-  for (const SamplingSetting& sampling : SamplingSettings()) {
+  for (const runtime::SamplingSetting& sampling : runtime::SamplingSettings()) {
     keys += std::string(sampling.flag) + ", ";
   }
   return keys + "aliases, preload, pin";
@@ -44,7 +44,7 @@ std::string Joined(const std::vector<std::string>& values) {
   return text;
 }
 
-Status TakeEntry(const ConfigEntry& entry, ModelOptions* options) {
+Status TakeEntry(const ConfigEntry& entry, runtime::ModelOptions* options) {
   if (Joined(entry.values).empty()) {
     return Status::InvalidArgument(entry.key +
                                    " is set but empty; give it a value, or leave it out");
@@ -55,7 +55,7 @@ Status TakeEntry(const ConfigEntry& entry, ModelOptions* options) {
     options->*(text->second) = {Joined(entry.values)};
     return Status::Ok();
   }
-  for (const SamplingSetting& sampling : SamplingSettings()) {
+  for (const runtime::SamplingSetting& sampling : runtime::SamplingSettings()) {
     if (entry.key != sampling.flag) continue;
     options->*sampling.given = {Joined(entry.values)};
     return Status::Ok();
@@ -83,7 +83,7 @@ Status TakeEntry(const ConfigEntry& entry, ModelOptions* options) {
 
 }  // namespace
 
-Status ReadModelFile(const std::string& path, ModelOptions* options) {
+Status ReadModelFile(const std::string& path, runtime::ModelOptions* options) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, ReadRegularFile(path, kBytesMax));
   PENSTOCK_ASSIGN_OR_RETURN(const ConfigFile file, ParseConfig(text, path));
   if (!file.tables.empty()) {
@@ -97,4 +97,4 @@ Status ReadModelFile(const std::string& path, ModelOptions* options) {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -9,14 +9,14 @@
 #include "hub/hub.h"
 #include "runtime/sampling_settings.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 namespace {
 
 // "auto" as the number that means it; empty: fine.
 std::string CheckBatchTokens(std::string& value) {
   if (value == "auto") {
-    value = std::to_string(EncoderSchedulerOptions::kAutoBatchTokens);
+    value = std::to_string(sched::EncoderSchedulerOptions::kAutoBatchTokens);
     return "";
   }
   int32_t tokens = 0;
@@ -24,17 +24,21 @@ std::string CheckBatchTokens(std::string& value) {
   return fmt::format("'{}' is not auto, or 1 to {}", value, (1 << 19) - 1);
 }
 
-std::string CheckDType(std::string& given) { return CheckPerModel("dtype", given, ParseDType); }
-std::string CheckDevice(std::string& given) { return CheckPerModel("device", given, ParseDevice); }
+std::string CheckDType(std::string& given) {
+  return CheckPerModel("dtype", given, engine::ParseDType);
+}
+std::string CheckDevice(std::string& given) {
+  return CheckPerModel("device", given, devices::ParseDevice);
+}
 std::string CheckKeep(std::string& given) {
-  return CheckPerModel("int8-keep", given, ParseTypeOverrides);
+  return CheckPerModel("int8-keep", given, models::ParseTypeOverrides);
 }
 std::string CheckLogLevel(std::string& given) {
   const auto level = ParseLogLevel(given);
   return level.ok() ? "" : level.status().message();
 }
 std::string CheckPooling(std::string& given) {
-  return CheckPerModel("pooling", given, ParsePoolingMode);
+  return CheckPerModel("pooling", given, engine::ParsePoolingMode);
 }
 
 // Model flags that only --help-all shows: a command works on texts once, and two look at no more
@@ -47,7 +51,7 @@ void HideUnused(CommandLine* line) {
   if (name == "tokenize") line->HideInHelp({"Speed", "Texts", "dtype", "int8-keep", "pooling"});
 }
 
-void AddNameFlags(FlagSet* app, ModelOptions* flags, bool several) {
+void AddNameFlags(FlagSet* app, runtime::ModelOptions* flags, bool several) {
   const FlagGroup model(app, "Model");
   auto* models =
       model
@@ -57,7 +61,7 @@ void AddNameFlags(FlagSet* app, ModelOptions* flags, bool several) {
                          "names. May be given again."
                        : "Folder, GGUF file, or owner/name[:QUANT][@revision] on the Hugging "
                          "Face hub (docs/MODELS.md).")
-          ->DefaultText(kDefaultModel);
+          ->DefaultText(hub::kDefaultModel);
   AddAutoPull(app, &flags->auto_pull);
   if (!several) {
     models->Expected(1)->AllowExtraArgs(false);
@@ -70,7 +74,7 @@ void AddNameFlags(FlagSet* app, ModelOptions* flags, bool several) {
 }
 
 // How models are computed; each may be of one model of several.
-void AddModelTypeFlags(FlagSet* app, ModelOptions* flags, bool several) {
+void AddModelTypeFlags(FlagSet* app, runtime::ModelOptions* flags, bool several) {
   const FlagGroup model(app, "Model");
   const std::string one =
       several ? " NAME=... is for the model of that name; may be given again." : "";
@@ -96,13 +100,13 @@ void AddModelTypeFlags(FlagSet* app, ModelOptions* flags, bool several) {
                "known_answers.json each time; one that fails is not served. [on]");
 }
 
-void AddSpeedFlags(FlagSet* app, ModelOptions* flags) {
+void AddSpeedFlags(FlagSet* app, runtime::ModelOptions* flags) {
   const FlagGroup speed(app, "Speed");
   speed
       .AddRepeated(
           "--device", flags->devices, "DEVICE", FlagRule(CheckDevice, ""),
           std::string(kDeviceHelp) + " NAME=... is for the model of that name; may be given again.")
-      ->DefaultText(Devices::kAuto);
+      ->DefaultText(devices::Devices::kAuto);
   speed.Add(
       "-t,--threads", flags->threads, "N", InRange(0, 256),
       "Threads that compute; 0 = one for each processor this process may use, quotas counted.");
@@ -128,7 +132,7 @@ void AddSpeedFlags(FlagSet* app, ModelOptions* flags) {
             "After so long without work, activation memory is given back; 0 = never.");
 }
 
-void AddCacheFlags(FlagSet* app, ModelOptions* flags) {
+void AddCacheFlags(FlagSet* app, runtime::ModelOptions* flags) {
   const FlagGroup caches(app, "Caches");
   caches.Add("--token-cache-bytes", flags->limits.token_cache_bytes, "BYTES",
              InRange(int64_t{0}, int64_t{1} << 40),
@@ -156,7 +160,7 @@ void AddCacheFlags(FlagSet* app, ModelOptions* flags) {
              "How long an entry of a cache lives; 0 = until there is no room for it.");
 }
 
-void AddTruncationFlags(FlagSet* app, ModelOptions* flags) {
+void AddTruncationFlags(FlagSet* app, runtime::ModelOptions* flags) {
   const FlagGroup texts(app, "Texts");
   texts.Switch("--auto-truncate,!--no-auto-truncate", flags->limits.auto_truncate,
                "Cut inputs over the model's limit (and report it), or refuse them. [on]");
@@ -164,7 +168,7 @@ void AddTruncationFlags(FlagSet* app, ModelOptions* flags) {
             InRange(int64_t{1}, int64_t{1} << 30), "Longest text.");
 }
 
-void AddLogFlags(FlagSet* app, ModelOptions* flags) {
+void AddLogFlags(FlagSet* app, runtime::ModelOptions* flags) {
   const FlagGroup log(app, "Log");
   log.Add("--log-level", flags->log_level, "LEVEL",
           FlagRule(CheckLogLevel, "{debug,info,warn,error,off}"),
@@ -175,7 +179,7 @@ void AddLogFlags(FlagSet* app, ModelOptions* flags) {
 
 }  // namespace
 
-void AddModelFlags(CommandLine* line, ModelOptions* flags, bool several,
+void AddModelFlags(CommandLine* line, runtime::ModelOptions* flags, bool several,
                    const std::string& log_level) {
   flags->log_level = log_level;
   FlagSet* const app = &line->flags();
@@ -183,7 +187,8 @@ void AddModelFlags(CommandLine* line, ModelOptions* flags, bool several,
   AddModelTypeFlags(app, flags, several);
   std::vector<std::string> per_model = {"task",      "device",  "pooling",       "dtype",
                                         "int8-keep", "context", "chat-template", "keep-alive"};
-  for (const SamplingSetting& sampling : SamplingSettings()) per_model.emplace_back(sampling.flag);
+  for (const runtime::SamplingSetting& sampling : runtime::SamplingSettings())
+    per_model.emplace_back(sampling.flag);
   line->PerModelFlags(std::move(per_model));
   if (!several) HideUnused(line);
   AddSpeedFlags(app, flags);
@@ -199,18 +204,18 @@ void AddAutoPull(FlagSet* app, bool* allowed) {
           "Download a model that is not in the cache, or refuse it and say how to get it. [on]");
 }
 
-Status FetchModels(const ModelOptions& given, bool tokenizers) {
-  ModelOptions flags = given;
+Status FetchModels(const runtime::ModelOptions& given, bool tokenizers) {
+  runtime::ModelOptions flags = given;
   if (flags.models.empty()) {  // the load tells which is taken
-    const DefaultModel found = FindDefaultModel();
+    const hub::DefaultModel found = hub::FindDefaultModel();
     flags.models = {found.reference};
     flags.default_name = found.name;
   }
-  SetAutoPull(flags.auto_pull);
-  PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
-  for (const ModelSpec& spec : specs) {
+  hub::SetAutoPull(flags.auto_pull);
+  PENSTOCK_ASSIGN_OR_RETURN(const auto specs, runtime::ModelSpecs(flags));
+  for (const registry::ModelSpec& spec : specs) {
     // A path or a mistake is left to the load.
-    const auto reference = ModelReference::Parse(spec.reference);
+    const auto reference = hub::ModelReference::Parse(spec.reference);
     if (!reference.ok() || reference->local()) continue;
     const auto path = ResolveShown(spec.reference, tokenizers);
     if (!path.ok()) return path.status().Annotate("cannot load model '" + spec.name + "'");
@@ -221,10 +226,11 @@ Status FetchModels(const ModelOptions& given, bool tokenizers) {
 void DropDefaultModel(CommandLine* line) { line->flags().Get("--model")->DefaultText(""); }
 
 std::string ModelRequired(const std::string& what) {
-  return fmt::format("--model is required: the default model, {}, is no {}", kDefaultModel, what);
+  return fmt::format("--model is required: the default model, {}, is no {}", hub::kDefaultModel,
+                     what);
 }
 
-Status ApplyLogFlags(const ModelOptions& flags) {
+Status ApplyLogFlags(const runtime::ModelOptions& flags) {
   LogOptions options;
   PENSTOCK_ASSIGN_OR_RETURN(options.level, ParseLogLevel(flags.log_level));
   options.json = flags.log_format == "json";
@@ -232,4 +238,4 @@ Status ApplyLogFlags(const ModelOptions& flags) {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -13,7 +13,7 @@
 
 #include "common/sync_folder.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr mode_t kMode = 0666;  // less the umask
@@ -171,4 +171,4 @@ Status OutputFile::CloseAfter(Status done) {
           done.field()};
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

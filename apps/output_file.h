@@ -14,7 +14,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 class OutputFile {
  public:
@@ -67,4 +67,4 @@ std::string FolderOf(const std::string& path);
 // Writes a small file so that it is either the old one or the new one, whatever happens meanwhile.
 Status ReplaceFile(const std::string& path, std::string_view bytes);
 
-}  // namespace penstock
+}  // namespace penstock::cli

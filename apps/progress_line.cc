@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace penstock {
+namespace penstock::cli {
 
 std::string ProgressText(const ProgressFacts& facts, size_t columns) {
   std::vector<std::string> parts;
@@ -57,8 +57,8 @@ void ProgressLine::GoOnBehind(int64_t rows, int64_t bytes) {
   bytes_before_ = bytes;
 }
 
-void ProgressLine::Add(size_t texts, const Usage& usage, const Truncation& truncation,
-                       int64_t bytes) {
+void ProgressLine::Add(size_t texts, const encode::Usage& usage,
+                       const encode::Truncation& truncation, int64_t bytes) {
   texts_ += texts;
   bytes_ += bytes;
   tokens_ += usage.prompt_tokens;
@@ -98,4 +98,4 @@ void ProgressLine::Finish() {
   line_.End(text);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

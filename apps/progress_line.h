@@ -8,7 +8,7 @@
 #include "api/types.h"
 #include "common/status_line.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 class ProgressLine {
  public:
@@ -31,7 +31,8 @@ class ProgressLine {
   // Counts the rows and bytes of an earlier run. The rate is that of this run.
   void GoOnBehind(int64_t rows, int64_t bytes);
   // `bytes`: of text.
-  void Add(size_t texts, const Usage& usage, const Truncation& truncation, int64_t bytes = 0);
+  void Add(size_t texts, const encode::Usage& usage, const encode::Truncation& truncation,
+           int64_t bytes = 0);
   void AddSkipped(int64_t rows) { skipped_ += rows; }
   // The work succeeded: prints the summary.
   void Finish();
@@ -75,4 +76,4 @@ struct ProgressFacts {
 // fits `columns`.
 std::string ProgressText(const ProgressFacts& facts, size_t columns);
 
-}  // namespace penstock
+}  // namespace penstock::cli

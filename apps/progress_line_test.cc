@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 TEST(ProgressText, ShowsAsMuchAsFits) {
@@ -31,4 +31,4 @@ TEST(ProgressText, SaysNoMoreThanIsKnown) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cli

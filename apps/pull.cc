@@ -10,7 +10,7 @@
 #include "hub/default_model.h"
 #include "hub/hub.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct PullFlags {
@@ -19,26 +19,26 @@ struct PullFlags {
   bool tokenizer_only = false;
   bool quiet = false;
   bool json = false;
-  int connections = RangeOptions().connections;
+  int connections = hub::RangeOptions().connections;
 };
 
 Status Pull(const std::string& text, const PullFlags& flags) {
   PENSTOCK_RETURN_IF_ERROR(HubReference(text, "pull downloads from the hub: owner/name").status());
-  ResolveOptions options;
+  hub::ResolveOptions options;
   options.auto_pull = true;
   options.refresh = flags.refresh;
   options.tokenizer_only = flags.tokenizer_only;
   options.ranges.connections = flags.connections;
   DownloadProgress progress(text, flags.quiet);
   options.progress = progress.Callback();
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string path, ResolveModel(text, options));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string path, hub::ResolveModel(text, options));
   progress.Finish();
   std::string line = path;
   if (flags.json) {
     line.clear();
     JsonWriter writer(&line);
     writer.BeginObject().Field("reference", text).Field("path", path);
-    writer.Field("commit", CommitOfPath(path)).EndObject();
+    writer.Field("commit", hub::CommitOfPath(path)).EndObject();
   }
   std::printf("%s\n", flags.json ? line.c_str() : Printable(line).c_str());
   std::fflush(stdout);
@@ -76,10 +76,10 @@ int RunPull(const std::vector<std::string>& args) {
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   LogWarnings();
   if (flags.references.empty()) {
-    flags.references = {FindDefaultModel().reference, FindDemoModel().reference};
+    flags.references = {hub::FindDefaultModel().reference, hub::FindDemoModel().reference};
     // Those that are here as a folder or a file need no download.
     std::erase_if(flags.references, [](const std::string& text) {
-      const auto reference = ModelReference::Parse(text);
+      const auto reference = hub::ModelReference::Parse(text);
       if (!reference.ok() || !reference->local()) return false;
       std::printf("%s\n", Printable(reference->path).c_str());
       return true;
@@ -95,4 +95,4 @@ int RunPull(const std::vector<std::string>& args) {
   return exit_code;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -18,7 +18,7 @@
 #include "common/exception_status.h"
 #include "remote_text.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -30,12 +30,12 @@ double SecondsSince(Clock::time_point begin) {
 // One request in a thread of its own, so that signals are heard while it runs.
 class RemoteExchange {
  public:
-  RemoteExchange(ServerClient* client, std::string body)
+  RemoteExchange(client::ServerClient* client, std::string body)
       : came_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this, client, body] {
           Expected<RemoteText> text = Status(StatusCode::kInternal, "no answer");
           try {
             text = StreamText(client, "/v1/chat/completions", body,
-                              [this](const ReplyDelta& delta) { Push(delta); });
+                              [this](const reply::ReplyDelta& delta) { Push(delta); });
           } catch (...) {
             text = ExceptionStatus();
           }
@@ -55,7 +55,7 @@ class RemoteExchange {
   // Readable once Take has something to give.
   int fd() const { return came_; }
   // What came; the end, once it has ended.
-  std::optional<Expected<RemoteText>> Take(std::vector<ReplyDelta>* deltas) {
+  std::optional<Expected<RemoteText>> Take(std::vector<reply::ReplyDelta>* deltas) {
     const std::lock_guard lock(mutex_);
     uint64_t ignored = 0;
     (void)!read(came_, &ignored, sizeof ignored);
@@ -64,7 +64,7 @@ class RemoteExchange {
   }
 
  private:
-  void Push(const ReplyDelta& delta) {
+  void Push(const reply::ReplyDelta& delta) {
     const std::lock_guard lock(mutex_);
     deltas_.push_back(delta);
     Wake();
@@ -76,20 +76,20 @@ class RemoteExchange {
 
   const int came_;  // eventfd
   std::mutex mutex_;
-  std::vector<ReplyDelta> deltas_;
+  std::vector<reply::ReplyDelta> deltas_;
   std::optional<Expected<RemoteText>> text_;
   std::thread thread_;  // last: it uses the others
 };
 
-ServerClientOptions ForAPerson(ServerClientOptions options) {
+client::ServerClientOptions ForAPerson(client::ServerClientOptions options) {
   options.interactive = true;
   return options;
 }
 
 }  // namespace
 
-RemoteChat::RemoteChat(ServerClientOptions server, std::string model, SamplingFlags sampling,
-                       JsonValue variables, ChatSignals* signals)
+RemoteChat::RemoteChat(client::ServerClientOptions server, std::string model,
+                       SamplingFlags sampling, chat::JsonValue variables, ChatSignals* signals)
     : client_(ForAPerson(std::move(server))),
       model_(std::move(model)),
       sampling_(std::move(sampling)),
@@ -97,7 +97,7 @@ RemoteChat::RemoteChat(ServerClientOptions server, std::string model, SamplingFl
       signals_(signals) {}
 
 Status RemoteChat::Set(const std::string& given) {
-  SamplingOptions all = sampling_.For(GenerationDefaults());
+  sample::SamplingOptions all = sampling_.For(sample::GenerationDefaults());
   PENSTOCK_RETURN_IF_ERROR(SetChatOption(given, std::numeric_limits<int32_t>::max(), &all));
   const auto is = [&](std::string_view with_dash, std::string_view plain) {
     return given.starts_with(with_dash) || given.starts_with(plain);
@@ -131,7 +131,7 @@ std::string RemoteChat::Body() const {
   JsonWriter json(&body);
   json.BeginObject();
   if (!model_.empty()) json.Field("model", model_);
-  json.Key("messages").Raw(JsonValue(AllMessages()).Print());
+  json.Key("messages").Raw(chat::JsonValue(AllMessages()).Print());
   json.Field("stream", true);
   json.Key("stream_options").BeginObject().Field("include_usage", true).EndObject();
   SamplingFlags sampling = sampling_;
@@ -152,7 +152,7 @@ Expected<ChatReply> RemoteChat::MakeReply(const OnDelta& on_delta) {
   {
     RemoteExchange exchange(&client_, Body());
     std::array<pollfd, 2> polled = {{{exchange.fd(), POLLIN, 0}, {signals_->fd(), POLLIN, 0}}};
-    std::vector<ReplyDelta> deltas;
+    std::vector<reply::ReplyDelta> deltas;
     while (!end) {
       if (poll(polled.data(), polled.size(), -1) <= 0) continue;
       if (polled[1].revents != 0) {
@@ -164,9 +164,9 @@ Expected<ChatReply> RemoteChat::MakeReply(const OnDelta& on_delta) {
         }
       }
       end = exchange.Take(&deltas);
-      for (const ReplyDelta& delta : deltas) {
+      for (const reply::ReplyDelta& delta : deltas) {
         if (content.empty() && reasoning.empty()) reply.usage.prompt_s = SecondsSince(begin);
-        (delta.kind == ReplyDelta::Kind::kReasoning ? reasoning : content) += delta.text;
+        (delta.kind == reply::ReplyDelta::Kind::kReasoning ? reasoning : content) += delta.text;
         on_delta(delta);
       }
     }
@@ -187,4 +187,4 @@ Expected<ChatReply> RemoteChat::MakeReply(const OnDelta& on_delta) {
   return reply;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

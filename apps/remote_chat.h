@@ -8,14 +8,14 @@
 #include "conversation.h"
 #include "decoder_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 class RemoteChat final : public Conversation {
  public:
   // `model`: its name at the server; "": the server's choice. `variables`: an object for the
   // template. `signals` must outlive it.
-  RemoteChat(ServerClientOptions server, std::string model, SamplingFlags sampling,
-             JsonValue variables, ChatSignals* signals);
+  RemoteChat(client::ServerClientOptions server, std::string model, SamplingFlags sampling,
+             chat::JsonValue variables, ChatSignals* signals);
 
   Status Set(const std::string& given) override;
   std::string Settings() const override;
@@ -26,11 +26,11 @@ class RemoteChat final : public Conversation {
  private:
   std::string Body() const;
 
-  ServerClient client_;
+  client::ServerClient client_;
   const std::string model_;
   SamplingFlags sampling_;
-  const JsonValue variables_;
+  const chat::JsonValue variables_;
   ChatSignals* const signals_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

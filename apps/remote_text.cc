@@ -3,12 +3,13 @@
 #include "chat/json_value.h"
 #include "load/chat_events.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 class Reader {
  public:
-  explicit Reader(const std::function<void(const ReplyDelta&)>* on_delta) : on_delta_(on_delta) {}
+  explicit Reader(const std::function<void(const reply::ReplyDelta&)>* on_delta)
+      : on_delta_(on_delta) {}
 
   void Add(std::string_view bytes) {
     events_.Add(bytes);
@@ -16,7 +17,7 @@ class Reader {
   }
   Expected<RemoteText> Result() const {
     if (!failure_.ok()) return failure_;
-    if (!ended_) return Garbled("the stream has no end");
+    if (!ended_) return client::Garbled("the stream has no end");
     return text_;
   }
 
@@ -26,63 +27,63 @@ class Reader {
       ended_ = true;
       return;
     }
-    const auto event = JsonValue::Parse(data);
+    const auto event = chat::JsonValue::Parse(data);
     if (!event.ok() || event->object() == nullptr) {
-      failure_ = Garbled("an event is not a JSON object");
+      failure_ = client::Garbled("an event is not a JSON object");
       return;
     }
-    if (const JsonValue* const error = event->Find("error"); error && !error->is_null()) {
-      const JsonValue* const message = error->object() ? error->Find("message") : error;
+    if (const chat::JsonValue* const error = event->Find("error"); error && !error->is_null()) {
+      const chat::JsonValue* const message = error->object() ? error->Find("message") : error;
       const bool said = message != nullptr && message->string() != nullptr;
       failure_ = {StatusCode::kUnavailable,
                   "the server says: " + (said ? *message->string() : "an error")};
       return;
     }
-    if (const JsonValue* const usage = event->Find("usage")) TakeUsage(*usage);
-    const JsonValue* const choices = event->Find("choices");
+    if (const chat::JsonValue* const usage = event->Find("usage")) TakeUsage(*usage);
+    const chat::JsonValue* const choices = event->Find("choices");
     if (choices == nullptr || choices->array() == nullptr || choices->array()->empty()) return;
     TakeChoice(choices->array()->front());
   }
 
-  void TakeUsage(const JsonValue& usage) {
+  void TakeUsage(const chat::JsonValue& usage) {
     TakeNumber(usage, "prompt_tokens", &text_.prompt_tokens);
     TakeNumber(usage, "completion_tokens", &text_.completion_tokens);
     if (usage.object() == nullptr) return;
-    const JsonValue* const details = usage.Find("prompt_tokens_details");
+    const chat::JsonValue* const details = usage.Find("prompt_tokens_details");
     if (details != nullptr) TakeNumber(*details, "cached_tokens", &text_.cached_tokens);
   }
-  static void TakeNumber(const JsonValue& object, const char* key, int64_t* number) {
-    const JsonValue* const found = object.object() == nullptr ? nullptr : object.Find(key);
+  static void TakeNumber(const chat::JsonValue& object, const char* key, int64_t* number) {
+    const chat::JsonValue* const found = object.object() == nullptr ? nullptr : object.Find(key);
     if (found != nullptr && found->integer() != nullptr) *number = *found->integer();
   }
 
-  void TakeChoice(const JsonValue& choice) {
+  void TakeChoice(const chat::JsonValue& choice) {
     if (choice.object() == nullptr) return;
-    TakeText(choice, "text", ReplyDelta::Kind::kContent);
-    if (const JsonValue* const delta = choice.Find("delta"); delta && delta->object()) {
+    TakeText(choice, "text", reply::ReplyDelta::Kind::kContent);
+    if (const chat::JsonValue* const delta = choice.Find("delta"); delta && delta->object()) {
       // Some servers use the one name, some the other, some both.
-      if (!TakeText(*delta, "reasoning_content", ReplyDelta::Kind::kReasoning)) {
-        TakeText(*delta, "reasoning", ReplyDelta::Kind::kReasoning);
+      if (!TakeText(*delta, "reasoning_content", reply::ReplyDelta::Kind::kReasoning)) {
+        TakeText(*delta, "reasoning", reply::ReplyDelta::Kind::kReasoning);
       }
-      TakeText(*delta, "content", ReplyDelta::Kind::kContent);
+      TakeText(*delta, "content", reply::ReplyDelta::Kind::kContent);
     }
-    const JsonValue* const reason = choice.Find("finish_reason");
+    const chat::JsonValue* const reason = choice.Find("finish_reason");
     if (reason == nullptr || reason->string() == nullptr) return;
-    if (*reason->string() == "length") text_.finish = FinishReason::kLength;
+    if (*reason->string() == "length") text_.finish = generate::FinishReason::kLength;
   }
 
-  bool TakeText(const JsonValue& object, const char* key, ReplyDelta::Kind kind) {
-    const JsonValue* const text = object.Find(key);
+  bool TakeText(const chat::JsonValue& object, const char* key, reply::ReplyDelta::Kind kind) {
+    const chat::JsonValue* const text = object.Find(key);
     if (text == nullptr || text->string() == nullptr || text->string()->empty()) return false;
-    ReplyDelta delta;
+    reply::ReplyDelta delta;
     delta.kind = kind;
     delta.text = *text->string();
     (*on_delta_)(delta);
     return true;
   }
 
-  const std::function<void(const ReplyDelta&)>* const on_delta_;
-  EventReader events_;
+  const std::function<void(const reply::ReplyDelta&)>* const on_delta_;
+  load::EventReader events_;
   RemoteText text_;
   Status failure_;
   bool ended_ = false;
@@ -90,19 +91,19 @@ class Reader {
 
 }  // namespace
 
-Expected<RemoteText> StreamText(ServerClient* client, const std::string& path,
+Expected<RemoteText> StreamText(client::ServerClient* client, const std::string& path,
                                 const std::string& body,
-                                const std::function<void(const ReplyDelta&)>& on_delta) {
+                                const std::function<void(const reply::ReplyDelta&)>& on_delta) {
   Reader reader(&on_delta);
   PENSTOCK_ASSIGN_OR_RETURN(
-      const PostAnswer answer,
+      const client::PostAnswer answer,
       client->PostStream(path, body, [&reader](std::string_view bytes) { reader.Add(bytes); }));
-  if (answer.status != 200) return StatusOfAnswer(answer);
+  if (answer.status != 200) return client::StatusOfAnswer(answer);
   return reader.Result();
 }
 
 void WriteSampling(const SamplingFlags& flags, JsonWriter* json) {
-  const SamplingOptions& options = flags.options;
+  const sample::SamplingOptions& options = flags.options;
   const auto write = [&](const char* key, const auto& value) {
     if (value) json->Field(key, *value);
   };
@@ -124,8 +125,9 @@ void WriteSampling(const SamplingFlags& flags, JsonWriter* json) {
   }
   if (options.logit_bias.empty()) return;
   json->Key("logit_bias").BeginObject();
-  for (const LogitBias& one : options.logit_bias) json->Field(std::to_string(one.id), one.bias);
+  for (const sample::LogitBias& one : options.logit_bias)
+    json->Field(std::to_string(one.id), one.bias);
   json->EndObject();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

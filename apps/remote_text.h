@@ -10,10 +10,10 @@
 #include "generate/generated.h"
 #include "reply/reply_parser.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct RemoteText {
-  FinishReason finish = FinishReason::kStop;
+  generate::FinishReason finish = generate::FinishReason::kStop;
   // -1: the server did not say.
   int64_t prompt_tokens = -1, cached_tokens = -1, completion_tokens = -1;
 };
@@ -21,11 +21,11 @@ struct RemoteText {
 // Posts `body`, which asks for a stream, to /v1/chat/completions or /v1/completions, and passes
 // each delta to the caller as it arrives. kCancelled: the client was stopped. kInternal: the stream
 // ended early, or the answer is not a stream of events.
-Expected<RemoteText> StreamText(ServerClient* client, const std::string& path,
+Expected<RemoteText> StreamText(client::ServerClient* client, const std::string& path,
                                 const std::string& body,
-                                const std::function<void(const ReplyDelta&)>& on_delta);
+                                const std::function<void(const reply::ReplyDelta&)>& on_delta);
 
 // The settings that were given, as fields of an object that is open. What was not is the server's.
 void WriteSampling(const SamplingFlags& flags, JsonWriter* json);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -11,10 +11,10 @@
 #include "hub/cache.h"
 #include "hub/inventory.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
-std::string Describe(const std::string& reference, const Removal& removal) {
+std::string Describe(const std::string& reference, const hub::Removal& removal) {
   const std::string size = SizeText(static_cast<int64_t>(removal.bytes));
   std::string models;
   for (const std::string& model : removal.models) {
@@ -33,11 +33,12 @@ bool Confirmed(const std::string& what) {
 }
 
 Status RemoveOne(const std::string& text, bool yes, bool dry_run) {
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelReference reference,
+  PENSTOCK_ASSIGN_OR_RETURN(const hub::ModelReference reference,
                             HubReference(text, "rm takes models out of the hub's cache"));
-  PENSTOCK_ASSIGN_OR_RETURN(const Removal removal,
-                            PlanRemoval(DefaultCacheRoot(), reference,
-                                        /*revision_named=*/text.find('@') != std::string::npos));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const hub::Removal removal,
+      hub::PlanRemoval(hub::DefaultCacheRoot(), reference,
+                       /*revision_named=*/text.find('@') != std::string::npos));
   const std::string what = Describe(reference.Text(), removal);
   if (dry_run) {
     std::printf("would remove %s\n", what.c_str());
@@ -46,7 +47,7 @@ Status RemoveOne(const std::string& text, bool yes, bool dry_run) {
   if (!yes && isatty(STDIN_FILENO) == 1 && !Confirmed(what)) {
     return {StatusCode::kCancelled, "left " + text + " as it is"};
   }
-  const Status removed = Remove(removal);
+  const Status removed = hub::Remove(removal);
   if (!removed.ok()) return removed.Annotate(text);
   std::printf("removed %s\n", what.c_str());
   return Status::Ok();
@@ -83,4 +84,4 @@ int RunRemove(const std::vector<std::string>& args) {
   return exit_code;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

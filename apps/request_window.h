@@ -11,7 +11,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // The answer of a Service call as a future.
 template <typename Response, typename Start>
@@ -58,4 +58,4 @@ class RequestWindow {
   std::deque<std::pair<std::future<Expected<Response>>, Tag>> waiting_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -8,13 +8,13 @@
 #include "request_window.h"
 #include "text_service.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr size_t kDocumentsMax = 1 << 20;  // of a query: they are ranked together, in memory
 
 struct RerankFlags {
-  ModelOptions model;
+  runtime::ModelOptions model;
   ServerFlags server;
   TextFlags text;
   std::optional<std::string> query;
@@ -24,16 +24,16 @@ struct RerankFlags {
 };
 
 // {"query": ..., "documents": [...]} of a row; documents are strings or {"text": ...}.
-Expected<RerankRequest> RequestOfRow(const Row& row) {
+Expected<api::RerankRequest> RequestOfRow(const corpus::Row& row) {
   PENSTOCK_RETURN_IF_ERROR(row.status);
-  const auto parse = [&]() -> Expected<RerankRequest> {
+  const auto parse = [&]() -> Expected<api::RerankRequest> {
     if (row.object.empty()) {
       return Status::InvalidArgument(
           "without --query a row is an object, {\"query\": ..., \"documents\": [...]}");
     }
     PENSTOCK_ASSIGN_OR_RETURN(const auto document, JsonDocument::Parse(row.object));
     PENSTOCK_ASSIGN_OR_RETURN(const auto object, document.Object());
-    RerankRequest request;
+    api::RerankRequest request;
     PENSTOCK_ASSIGN_OR_RETURN(request.query, object.GetString("query"));
     PENSTOCK_ASSIGN_OR_RETURN(const auto documents, object.GetArray("documents"));
     for (const auto element : documents) {
@@ -52,13 +52,14 @@ Expected<RerankRequest> RequestOfRow(const Row& row) {
 
 // A request and the ids of its rows.
 struct Asked {
-  RerankRequest request;
+  api::RerankRequest request;
   std::optional<std::string> id;   // of the query
   RowIds document_ids;             // of --query
   std::vector<std::string> where;  // of --query, the documents; else the query
 };
 
-std::string Print(const RerankFlags& flags, const Asked& asked, const RerankResponse& response) {
+std::string Print(const RerankFlags& flags, const Asked& asked,
+                  const api::RerankResponse& response) {
   std::string text;
   JsonWriter writer(&text);
   writer.BeginObject();
@@ -79,9 +80,9 @@ std::string Print(const RerankFlags& flags, const Asked& asked, const RerankResp
 
 Status RerankAllInputs(const RerankFlags& flags, TextService* service, OutputFile* file,
                        ProgressLine* progress) {
-  RowReader reader(flags.text.files, flags.text.input);
-  RequestWindow<RerankResponse, Asked> window(
-      [&](const RerankResponse& response, const Asked& asked) -> Status {
+  corpus::RowReader reader(flags.text.files, flags.text.input);
+  RequestWindow<api::RerankResponse, Asked> window(
+      [&](const api::RerankResponse& response, const Asked& asked) -> Status {
         progress->Add(asked.request.documents.size(), response.usage, response.truncation);
         file->Write(Print(flags, asked, response));
         return file->status();
@@ -89,10 +90,10 @@ Status RerankAllInputs(const RerankFlags& flags, TextService* service, OutputFil
   const auto send = [&](Asked asked) {
     asked.request.top_n = flags.top_n;
     if (flags.raw_scores) asked.request.raw_scores = true;
-    auto answer = Ask<RerankResponse>([&](Callback<RerankResponse> done) {
+    auto answer = Ask<api::RerankResponse>([&](api::Callback<api::RerankResponse> done) {
       service->Rerank(
           asked.request, [where = asked.where, done = std::move(done),
-                          query = flags.query.has_value()](Expected<RerankResponse> response) {
+                          query = flags.query.has_value()](Expected<api::RerankResponse> response) {
             if (response.ok()) return done(std::move(response));
             const Status& status = response.status();
             // Rows of queries: an error in a field is reported for its line.
@@ -162,4 +163,4 @@ int RunRerank(const std::vector<std::string>& args) {
                         });
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -2,12 +2,13 @@
 
 #include "model_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 
-int RunRounds(CommandLine* line, const std::vector<std::string>& args, RoundOptions* options,
-              const std::string& rounds_help,
-              const std::function<Status(LocalModels* models, BenchRecords* records)>& run) {
-  ModelOptions model;
+int RunRounds(
+    CommandLine* line, const std::vector<std::string>& args, bench::RoundOptions* options,
+    const std::string& rounds_help,
+    const std::function<Status(runtime::LocalModels* models, load::BenchRecords* records)>& run) {
+  runtime::ModelOptions model;
   std::string lengths = "fixed:8";
   std::string json_file;
   AddModelFlags(line, &model, false, "warn");
@@ -23,15 +24,15 @@ int RunRounds(CommandLine* line, const std::vector<std::string>& args, RoundOpti
       .Add("--json", json_file, "FILE", "File for the records, a JSON object a line.");
   if (const auto exit_code = line->Parse(args)) return *exit_code;
   if (const Status log = ApplyLogFlags(model); !log.ok()) return line->FailUsage(log.message());
-  auto spec = LengthSpec::Parse(lengths);
+  auto spec = load::LengthSpec::Parse(lengths);
   if (!spec.ok()) return line->FailUsage("--lengths: " + spec.status().message());
   options->lengths = *spec;
-  auto local = LocalModels::Load(model);
+  auto local = runtime::LocalModels::Load(model);
   if (!local.ok()) return line->Fail(local.status());
-  BenchRecords records;
+  load::BenchRecords records;
   Status status = run(local->get(), &records);
   if (status.ok()) status = records.WriteFile(json_file);
   return status.ok() ? kExitOk : line->Fail(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -10,12 +10,13 @@
 #include "load/records.h"
 #include "runtime/local_models.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // Reads the flags into *options, loads the model and calls `run`; writes the records where --json
 // says. `rounds_help`: of --rounds. The exit code.
-int RunRounds(CommandLine* line, const std::vector<std::string>& args, RoundOptions* options,
-              const std::string& rounds_help,
-              const std::function<Status(LocalModels* models, BenchRecords* records)>& run);
+int RunRounds(
+    CommandLine* line, const std::vector<std::string>& args, bench::RoundOptions* options,
+    const std::string& rounds_help,
+    const std::function<Status(runtime::LocalModels* models, load::BenchRecords* records)>& run);
 
-}  // namespace penstock
+}  // namespace penstock::cli

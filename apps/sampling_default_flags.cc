@@ -3,15 +3,15 @@
 #include "runtime/per_model.h"
 #include "runtime/sampling_settings.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // The error of a flag's value; empty: none.
-std::string Check(const SamplingSetting& setting, const std::string& given) {
-  const auto read = PerModel::Parse(setting.flag, {given});
+std::string Check(const runtime::SamplingSetting& setting, const std::string& given) {
+  const auto read = runtime::PerModel::Parse(setting.flag, {given});
   if (!read.ok()) return read.status().message();
   for (const std::string& value : read->Values()) {
-    ModelSpec spec;
+    registry::ModelSpec spec;
     if (const Status set = setting.set(value, &spec); !set.ok()) return set.message();
   }
   return "";
@@ -19,10 +19,10 @@ std::string Check(const SamplingSetting& setting, const std::string& given) {
 
 }  // namespace
 
-void AddSamplingDefaultFlags(CommandLine* line, ModelOptions* flags) {
-  for (const SamplingSetting& setting : SamplingSettings()) {
-    const bool whole = setting.given == &ModelOptions::top_ks;
-    const bool tokens = setting.given == &ModelOptions::max_tokens_defaults;
+void AddSamplingDefaultFlags(CommandLine* line, runtime::ModelOptions* flags) {
+  for (const runtime::SamplingSetting& setting : runtime::SamplingSettings()) {
+    const bool whole = setting.given == &runtime::ModelOptions::top_ks;
+    const bool tokens = setting.given == &runtime::ModelOptions::max_tokens_defaults;
     FlagGroup(&line->flags(), "Generation")
         .AddRepeated(std::string("--") + setting.flag, flags->*setting.given,
                      tokens  ? "TOKENS"
@@ -34,4 +34,4 @@ void AddSamplingDefaultFlags(CommandLine* line, ModelOptions* flags) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -4,8 +4,8 @@
 #include "command_line.h"
 #include "runtime/model_options.h"
 
-namespace penstock {
+namespace penstock::cli {
 
-void AddSamplingDefaultFlags(CommandLine* line, ModelOptions* flags);
+void AddSamplingDefaultFlags(CommandLine* line, runtime::ModelOptions* flags);
 
-}  // namespace penstock
+}  // namespace penstock::cli

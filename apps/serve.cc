@@ -38,23 +38,23 @@
 #include "service_manager.h"
 #include "signals.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct ServeFlags {
-  ModelOptions model;
-  ServerOptions server;
-  GrpcOptions grpc;
+  runtime::ModelOptions model;
+  http::ServerOptions server;
+  grpc::GrpcOptions grpc;
   int64_t request_timeout_ms = 0;
-  int64_t idle_timeout_ms = ServerOptions().idle_timeout.count();
-  int64_t read_timeout_ms = ServerOptions().read_timeout.count();
-  int64_t write_timeout_ms = ServerOptions().write_timeout.count();
+  int64_t idle_timeout_ms = http::ServerOptions().idle_timeout.count();
+  int64_t read_timeout_ms = http::ServerOptions().read_timeout.count();
+  int64_t write_timeout_ms = http::ServerOptions().write_timeout.count();
   int64_t stream_start_timeout_ms = 0;
-  int64_t stream_ping_ms = ServerOptions().stream_ping.count();
+  int64_t stream_ping_ms = http::ServerOptions().stream_ping.count();
   int64_t shutdown_timeout_s = 30;
   int64_t shutdown_delay_s = 0;
   std::string stage_timers = "on";
-  int64_t slow_request_ms = ServerOptions().slow_request.count();
+  int64_t slow_request_ms = http::ServerOptions().slow_request.count();
   bool accept_any_model = false;
   bool allow_pull = false;
 };
@@ -63,16 +63,16 @@ std::string CheckKeepAlive(std::string& given) {
   return CheckPerModel("keep-alive", given, ParseDuration);
 }
 std::string CheckTask(std::string& given) {
-  return CheckPerModel("task", given, ParseModelPurpose);
+  return CheckPerModel("task", given, engine::ParseModelPurpose);
 }
 std::string CheckMaxBatchSize(std::string& given) {
-  return CheckPerModel("max-batch-size", given, ParseMaxBatchSize);
+  return CheckPerModel("max-batch-size", given, runtime::ParseMaxBatchSize);
 }
 std::string CheckContext(std::string& given) {
-  return CheckPerModel("context", given, ParseContext);
+  return CheckPerModel("context", given, runtime::ParseContext);
 }
 
-void AddGenerationFlags(CommandLine* line, ModelOptions* flags) {
+void AddGenerationFlags(CommandLine* line, runtime::ModelOptions* flags) {
   const FlagGroup generation(&line->flags(), "Generation");
   generation
       .AddRepeated(kContextFlag, flags->contexts, "TOKENS", FlagRule(CheckContext, ""),
@@ -92,7 +92,7 @@ void AddGenerationFlags(CommandLine* line, ModelOptions* flags) {
   AddSamplingDefaultFlags(line, flags);
 }
 
-void AddTensorFlags(FlagSet* app, ModelOptions* flags) {
+void AddTensorFlags(FlagSet* app, runtime::ModelOptions* flags) {
   const FlagGroup tensors(app, "Tensor models");
   tensors
       .AddRepeated("--max-batch-size", flags->max_batch_sizes, "N", FlagRule(CheckMaxBatchSize, ""),
@@ -112,7 +112,7 @@ void AddTensorFlags(FlagSet* app, ModelOptions* flags) {
 }
 
 // "80%" or bytes.
-std::string TakeMemory(const std::string& given, MemoryLimit* limit) {
+std::string TakeMemory(const std::string& given, runtime::MemoryLimit* limit) {
   if (given.ends_with('%')) {
     double percent = 0;
     if (ReadFlagNumber(given.substr(0, given.size() - 1), percent) && percent >= 1 &&
@@ -132,7 +132,7 @@ std::string TakeMemory(const std::string& given, MemoryLimit* limit) {
 }
 
 // When models come and go.
-void AddLifecycleFlags(FlagSet* app, ModelOptions* flags) {
+void AddLifecycleFlags(FlagSet* app, runtime::ModelOptions* flags) {
   const FlagGroup lifecycle(app, "Loading and unloading");
   lifecycle
       .AddFunction<std::string>(
@@ -164,7 +164,7 @@ void AddLifecycleFlags(FlagSet* app, ModelOptions* flags) {
                         "Never unload this model by itself, by its name; may be given again.");
 }
 
-void AddRepositoryFlags(FlagSet* app, ModelOptions* flags) {
+void AddRepositoryFlags(FlagSet* app, runtime::ModelOptions* flags) {
   const FlagGroup model(app, "Model");
   model.AddRepeated(
       "--repository", flags->repositories, "DIR",
@@ -177,7 +177,7 @@ void AddRepositoryFlags(FlagSet* app, ModelOptions* flags) {
 }
 
 void AddServerFlags(FlagSet* app, ServeFlags* flags) {
-  ServerOptions& server = flags->server;
+  http::ServerOptions& server = flags->server;
   const FlagGroup network(app, "Network");
   network.Add("--host", server.host, "HOST", "Name or address to listen on; 0.0.0.0 = everywhere.");
   network.Add("-p,--port", server.port, "PORT", InRange(0, 65'535), "Port; 0 = any free one.");
@@ -293,8 +293,10 @@ void AddTimeFlags(FlagSet* app, ServeFlags* flags) {
 
 void AddLogFlags(FlagSet* app, ServeFlags* flags) {
   const FlagGroup log(app, "Log");
-  static const std::map<std::string, RunStages> kRunStages = {
-      {"all", RunStages::kAll}, {"tokenize", RunStages::kTokenize}, {"infer", RunStages::kInfer}};
+  static const std::map<std::string, encode::RunStages> kRunStages = {
+      {"all", encode::RunStages::kAll},
+      {"tokenize", encode::RunStages::kTokenize},
+      {"infer", encode::RunStages::kInfer}};
   FlagGroup(app, "Measuring")
       .Add("--run-stages", flags->model.limits.run_stages, "STAGES",
            "For measuring only, answers are worthless: tokenize stops before the model and answers "
@@ -314,7 +316,7 @@ void AddLogFlags(FlagSet* app, ServeFlags* flags) {
           "on or off.");
 }
 
-Status CheckTlsFlags(const ServerOptions& server) {
+Status CheckTlsFlags(const http::ServerOptions& server) {
   if (server.tls_cert_file.empty() != server.tls_key_file.empty()) {
     return Status::InvalidArgument("--tls-cert and --tls-key belong together");
   }
@@ -325,13 +327,13 @@ Status CheckTlsFlags(const ServerOptions& server) {
 }
 
 void WarnOfRunStages(const ServeFlags& flags) {
-  if (flags.model.limits.run_stages == RunStages::kAll) return;
+  if (flags.model.limits.run_stages == encode::RunStages::kAll) return;
   LogWarn("--run-stages: only a part of each request is worked on; answers are worthless");
 }
 
 // Flags that are numbers, as the server wants them.
 void TakeNumbers(const FlagSet& app, ServeFlags* flags) {
-  ServerOptions& server = flags->server;
+  http::ServerOptions& server = flags->server;
   if (app.Count("--io-threads") == 0) {  // not more than can run
     server.io_threads =
         std::min<int32_t>(server.io_threads, static_cast<int32_t>(UsableProcessors()));
@@ -348,8 +350,8 @@ void TakeNumbers(const FlagSet& app, ServeFlags* flags) {
 
 // What clients reach the models through.
 struct FrontEnds {
-  std::unique_ptr<Server> http;
-  std::unique_ptr<GrpcServer> grpc;  // null: not asked for
+  std::unique_ptr<routes::Server> http;
+  std::unique_ptr<grpc::GrpcServer> grpc;  // null: not asked for
 
   // Both get the whole time. False: a batch did not end in it.
   bool Shutdown(std::chrono::milliseconds timeout) {
@@ -370,32 +372,33 @@ void Reload(FrontEnds* servers) {
 
 // Servers that share a Redis find each other's entries of the same key there, so they have one
 // secret: that of the entries. Where it has none, whoever reads it can only test guesses of keys.
-std::string CacheSecretFor(const ServeFlags& flags, const ServiceOptions& service) {
+std::string CacheSecretFor(const ServeFlags& flags, const api::ServiceOptions& service) {
   if (flags.server.shares_caches) return "";
-  if (!service.redis) return NewCacheSecret();
+  if (!service.redis) return cache::NewCacheSecret();
   return "penstock caches" + service.redis_secret;
 }
 
-Expected<FrontEnds> StartFrontEnds(ServeFlags* given, LocalModels* models) {
+Expected<FrontEnds> StartFrontEnds(ServeFlags* given, runtime::LocalModels* models) {
   given->server.cache_secret = CacheSecretFor(*given, models->service->options());
   const ServeFlags& flags = *given;
   FrontEnds servers;
   // A client that sees the server ready finds all of it.
   models->service->HoldReadiness(true);
-  PENSTOCK_ASSIGN_OR_RETURN(servers.http,
-                            Server::Start(models->service.get(), &models->metrics, flags.server));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      servers.http, routes::Server::Start(models->service.get(), &models->metrics, flags.server));
   if (flags.grpc.port) {
     PENSTOCK_ASSIGN_OR_RETURN(
-        servers.grpc, GrpcServer::Start(models->service.get(), &models->metrics, flags.server,
-                                        flags.grpc, servers.http->keys(), servers.http->slow_log(),
-                                        servers.http->all_connections()));
+        servers.grpc,
+        grpc::GrpcServer::Start(models->service.get(), &models->metrics, flags.server, flags.grpc,
+                                servers.http->keys(), servers.http->slow_log(),
+                                servers.http->all_connections()));
   }
   models->service->HoldReadiness(false);
   return servers;
 }
 
 // Waits for the end of loading, and ends the process on a signal before.
-Status WaitLoaded(Registry* registry, FrontEnds* servers, const Signals& signals) {
+Status WaitLoaded(registry::Registry* registry, FrontEnds* servers, const Signals& signals) {
   const int done = eventfd(0, EFD_CLOEXEC);
   PENSTOCK_CHECK(done >= 0);
   Status loaded;
@@ -423,9 +426,9 @@ Status WaitLoaded(Registry* registry, FrontEnds* servers, const Signals& signals
   return loaded;
 }
 
-std::string Describe(const ModelInfo& model) {
+std::string Describe(const api::ModelInfo& model) {
   if (!model.ready) return model.name + " (loaded by the first request)";
-  if (model.task == kTensorTask) {
+  if (model.task == api::kTensorTask) {
     return fmt::format("{} ({}, {}, {})", model.name, model.task, model.platform, model.backend);
   }
   std::string text = fmt::format("{} ({}, {}, {} tokens", model.name, model.architecture,
@@ -434,10 +437,10 @@ std::string Describe(const ModelInfo& model) {
   return text + ", " + model.backend + ")";
 }
 
-std::string CurlLine(const ModelInfo& model, const std::string& url, bool key) {
+std::string CurlLine(const api::ModelInfo& model, const std::string& url, bool key) {
   const char* const insecure = url.starts_with("https") ? "k" : "";
   const char* const authorization = key ? " -H \"Authorization: Bearer $PENSTOCK_API_KEY\"" : "";
-  if (model.task == kTensorTask) {  // what its tensors are, only its user knows
+  if (model.task == api::kTensorTask) {  // what its tensors are, only its user knows
     return fmt::format("curl -s{} {}/v1/models{}", insecure, url, authorization);
   }
   std::string json_name;
@@ -477,7 +480,7 @@ std::string UrlsOf(const ServeFlags& flags, const FrontEnds& servers) {
 }
 
 // As clients on this machine reach it.
-std::string LocalUrl(const ServeFlags& flags, const Server& server) {
+std::string LocalUrl(const ServeFlags& flags, const routes::Server& server) {
   std::string host = flags.server.host;
   if (host == "0.0.0.0") host = "127.0.0.1";
   if (host == "::") host = "::1";
@@ -485,9 +488,9 @@ std::string LocalUrl(const ServeFlags& flags, const Server& server) {
 }
 
 // Where any name is accepted, but several models do the same.
-void WarnOfSharedTasks(const std::vector<ModelInfo>& models) {
+void WarnOfSharedTasks(const std::vector<api::ModelInfo>& models) {
   std::map<std::string, int> counts;
-  for (const ModelInfo& model : models) ++counts[model.task];
+  for (const api::ModelInfo& model : models) ++counts[model.task];
   for (const auto& [task, count] : counts) {
     if (count == 1) continue;
     LogWarn("--accept-any-model: {} models do {}, so a request for that must name one of them",
@@ -495,8 +498,8 @@ void WarnOfSharedTasks(const std::vector<ModelInfo>& models) {
   }
 }
 
-void PrintReady(const ServeFlags& flags, const FrontEnds& servers, const Service& service) {
-  const std::vector<ModelInfo> served = service.Models();
+void PrintReady(const ServeFlags& flags, const FrontEnds& servers, const api::Service& service) {
+  const std::vector<api::ModelInfo> served = service.Models();
   if (served.empty()) {  // a repository that is to be filled
     std::printf("penstock " PENSTOCK_VERSION " ready on %s serving no model yet\n",
                 UrlsOf(flags, servers).c_str());
@@ -504,7 +507,7 @@ void PrintReady(const ServeFlags& flags, const FrontEnds& servers, const Service
     return;
   }
   std::string models;
-  for (const ModelInfo& model : served) {
+  for (const api::ModelInfo& model : served) {
     models += models.empty() ? "" : ", ";
     models += Printable(Describe(model));
   }
@@ -518,7 +521,7 @@ void PrintReady(const ServeFlags& flags, const FrontEnds& servers, const Service
 // For models to stop, where requests took all of the time.
 constexpr std::chrono::milliseconds kStopTime{500};
 
-void ShutDown(FrontEnds* servers, LocalModels* local, const Signals& signals,
+void ShutDown(FrontEnds* servers, runtime::LocalModels* local, const Signals& signals,
               const ServeFlags& flags) {
   TellServiceManager("STOPPING=1");
   // A second signal ends the process at once.
@@ -610,13 +613,13 @@ int RunServe(const std::vector<std::string>& args) {
   flags.model.pull_by_request = flags.allow_pull || flags.server.HasAdminKeys();
   TakeServedDefaults(&flags.model, [&signals] { return !signals.IsPending(); });
   StartLogWriter();
-  auto local = LocalModels::Start(flags.model);
+  auto local = runtime::LocalModels::Start(flags.model);
   if (!local.ok()) {
     FlushLog();  // before what is printed beside the log
     return local.status().field().empty() ? line.Fail(local.status())
                                           : line.FailUsage(local.status().message());
   }
-  LocalModels& models = **local;
+  runtime::LocalModels& models = **local;
   if (flags.accept_any_model) models.registry->AcceptAnyName();
   auto servers = StartFrontEnds(&flags, &models);
   if (!servers.ok()) {
@@ -644,4 +647,4 @@ int RunServe(const std::vector<std::string>& args) {
   return kExitOk;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::cli {
 
 int RunRun(const std::vector<std::string>& args);
 int RunPs(const std::vector<std::string>& args);
 int RunStop(const std::vector<std::string>& args);
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -10,7 +10,7 @@
 #include "frontend/api_keys.h"
 #include "model_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr size_t kKeyFileBytesMax = 1 << 20;
@@ -26,7 +26,7 @@ Expected<std::string> KeyOfFile(const std::string& path) {
   for (std::string line; std::getline(lines, line);) {
     const size_t from = line.find_first_not_of(" \t\r");
     if (from == std::string::npos || line[from] == '#') continue;
-    const auto parsed = ParseKeyLine(
+    const auto parsed = frontend::ParseKeyLine(
         std::string_view(line).substr(from, line.find_last_not_of(" \t\r") - from + 1));
     if (!parsed.ok()) return refuse(path + ": " + parsed.status().message());
     return std::string(parsed->key);
@@ -70,8 +70,8 @@ Status CheckForServer(const CommandLine& line) {
   return Status::Ok();
 }
 
-Expected<ServerClientOptions> ClientOptions(const ServerFlags& flags) {
-  ServerClientOptions options;
+Expected<client::ServerClientOptions> ClientOptions(const ServerFlags& flags) {
+  client::ServerClientOptions options;
   options.url = flags.url;
   options.api_key = flags.api_key;
   if (options.api_key.empty() && !flags.api_key_file.empty()) {
@@ -88,7 +88,7 @@ std::string NameAtServer(const CommandLine& line, const std::vector<std::string>
   if (models.empty()) return "";
   const std::string& model = models.front();
   if (line.on_line().contains("model")) return model;
-  const ModelNames names = SplitModel(model);
+  const runtime::ModelNames names = runtime::SplitModel(model);
   if (!names.names.empty()) return names.names.front();
   std::error_code ignored;
   if (!std::filesystem::is_directory(model, ignored)) return model;
@@ -98,4 +98,4 @@ std::string NameAtServer(const CommandLine& line, const std::vector<std::string>
   return "";
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

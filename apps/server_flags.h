@@ -9,7 +9,7 @@
 #include "command_line.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct ServerFlags {
   std::string url;  // "" = no server
@@ -30,10 +30,10 @@ void AddServerFlags(CommandLine* line, ServerFlags* flags);
 Status CheckForServer(const CommandLine& line);
 
 // Reads --api-key-file. kInvalidArgument: it cannot be read, or holds no key.
-Expected<ServerClientOptions> ClientOptions(const ServerFlags& flags);
+Expected<client::ServerClientOptions> ClientOptions(const ServerFlags& flags);
 
 // The name at the server that --model means; "" = the server's default. From a variable or a file,
 // where it may be meant for models in this process, NAME=REF means NAME and a folder none.
 std::string NameAtServer(const CommandLine& line, const std::vector<std::string>& models);
 
-}  // namespace penstock
+}  // namespace penstock::cli

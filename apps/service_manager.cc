@@ -11,7 +11,7 @@
 
 #include "common/log.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 void TellServiceManager(std::string_view state) {
   const char* const variable = std::getenv("NOTIFY_SOCKET");
@@ -37,4 +37,4 @@ void TellServiceManager(std::string_view state) {
   if (fd >= 0) close(fd);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -5,9 +5,9 @@
 
 #include <string_view>
 
-namespace penstock {
+namespace penstock::cli {
 
 // "READY=1", "STOPPING=1". Does nothing without NOTIFY_SOCKET; logs a warning on failure.
 void TellServiceManager(std::string_view state);
 
-}  // namespace penstock
+}  // namespace penstock::cli

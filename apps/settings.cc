@@ -14,7 +14,7 @@
 #include "common/split_list.h"
 #include "flag_values.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 bool Contains(const std::vector<std::string>& list, const std::string& item) {
@@ -395,4 +395,4 @@ Status Settings::CheckRequired() const {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

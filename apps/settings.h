@@ -16,7 +16,7 @@ class App;
 class Option;
 }  // namespace CLI
 
-namespace penstock {
+namespace penstock::cli {
 
 // PENSTOCK_MAX_BODY_BYTES of "max-body-bytes".
 std::string EnvironmentName(const std::string& flag);
@@ -119,4 +119,4 @@ class Settings {
   std::map<const CLI::Option*, Given> given_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

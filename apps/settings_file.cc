@@ -10,7 +10,7 @@
 #include "flag_values.h"
 #include "settings.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr const char* kModels = "models";
@@ -289,4 +289,4 @@ Status Settings::TakeModels(const ConfigFile& file, FileValues* values) {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -15,7 +15,7 @@
 #include "help.h"
 #include "model_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 using testing::AllOf;
@@ -95,12 +95,17 @@ class SettingsTest : public testing::Test {
     line.flags()
         .AddOption("--task", flags_.tasks)
         ->Check(FlagRule(
-            [](std::string& given) { return CheckPerModel("task", given, ParseModelPurpose); },
+            [](std::string& given) {
+              return CheckPerModel("task", given, engine::ParseModelPurpose);
+            },
             ""));
     line.flags()
         .AddOption("--context", flags_.contexts)
         ->Check(FlagRule(
-            [](std::string& given) { return CheckPerModel("context", given, ParseContext); }, ""));
+            [](std::string& given) {
+              return CheckPerModel("context", given, runtime::ParseContext);
+            },
+            ""));
     line.flags().AddOption("--pin-model", flags_.pin_models);
     line.flags().AddOption("--secret", secret_)->TypeName("KEY");
     line.flags().AddOption("--prompt", prompt_)->TypeName("TEXT");
@@ -121,7 +126,7 @@ class SettingsTest : public testing::Test {
   const TempFolder temp_;
   const std::string folder_ = temp_.text();
   std::vector<std::string> variables_;
-  ModelOptions flags_;
+  runtime::ModelOptions flags_;
   int port_ = 0;
   std::string secret_;
   std::string prompt_;
@@ -267,12 +272,12 @@ TEST_F(SettingsTest, TablesOfModels) {
       "[models.a]\npath = '/a'\npooling = 'cls'\n");
   ASSERT_EQ(Parse({"--config", config}), -1) << error_;
   EXPECT_THAT(flags_.models, ElementsAre("x/first", "b=x/b", "a=/a"));
-  const auto specs = ModelSpecs(flags_);
+  const auto specs = runtime::ModelSpecs(flags_);
   ASSERT_TRUE(specs.ok()) << specs.status().ToString();
-  EXPECT_EQ((*specs)[0].options.encoder.dtype, DType::kF32);
-  EXPECT_EQ((*specs)[1].options.encoder.dtype, DType::kI8);
-  EXPECT_EQ(TypeOverridesText((*specs)[1].options.encoder.int8_keep), "0,ff-out");
-  EXPECT_EQ((*specs)[2].options.encoder.pooling, PoolingMode::kCls);
+  EXPECT_EQ((*specs)[0].options.encoder.dtype, numbers::DType::kF32);
+  EXPECT_EQ((*specs)[1].options.encoder.dtype, numbers::DType::kI8);
+  EXPECT_EQ(models::TypeOverridesText((*specs)[1].options.encoder.int8_keep), "0,ff-out");
+  EXPECT_EQ((*specs)[2].options.encoder.pooling, families::PoolingMode::kCls);
   EXPECT_FALSE((*specs)[1].options.encoder.pooling);
   // A name on the line takes the model of that name, and leaves out the others.
   ASSERT_EQ(Parse({"--config", config, "--model", "b"}), -1) << error_;
@@ -295,13 +300,13 @@ TEST_F(SettingsTest, TablesOfModels) {
 }
 
 TEST_F(SettingsTest, TensorModels) {
-  ModelOptions options;
+  runtime::ModelOptions options;
   options.models = {"a=builtin:identity?type=BYTES&shape=3", "builtin:add?shape=4", "c=x/m"};
   options.max_batch_sizes = {"16", "a=auto", "add=0"};
   options.tensors.max_queued_rows = 7;
   options.scheduler.linger_us = 11;
   options.replicas = 2;
-  const auto specs = ModelSpecs(options);
+  const auto specs = runtime::ModelSpecs(options);
   ASSERT_TRUE(specs.ok()) << specs.status().ToString();
   EXPECT_EQ((*specs)[0].name, "a");
   EXPECT_EQ((*specs)[0].reference, "builtin:identity?type=BYTES&shape=3");
@@ -314,7 +319,7 @@ TEST_F(SettingsTest, TensorModels) {
   EXPECT_EQ((*specs)[0].options.tensors.scheduler.linger_us, 11);
   EXPECT_EQ((*specs)[0].replicas, 2);
   for (const char* wrong : {"-1", "65537", "many", "1.5", ""}) {
-    EXPECT_FALSE(ParseMaxBatchSize(wrong).ok()) << wrong;
+    EXPECT_FALSE(runtime::ParseMaxBatchSize(wrong).ok()) << wrong;
   }
 }
 
@@ -326,28 +331,28 @@ TEST_F(SettingsTest, EqualModelsAreOne) {
       "[models.f]\nmodel = 'x/m@v1'\n[models.g]\nmodel = 'x/m'\ndtype = 'f32'\n");
   flags_ = {};
   ASSERT_EQ(Parse({"--config", config}), -1) << error_;
-  const auto specs = ModelSpecs(flags_);
+  const auto specs = runtime::ModelSpecs(flags_);
   ASSERT_TRUE(specs.ok()) << specs.status().ToString();
   std::vector<std::string> names;
-  for (const ModelSpec& spec : *specs) names.push_back(spec.name);
+  for (const registry::ModelSpec& spec : *specs) names.push_back(spec.name);
   EXPECT_THAT(names, ElementsAre("a", "d", "e", "f", "g"));
   EXPECT_THAT((*specs)[0].aliases, ElementsAre("b", "c"));
   EXPECT_TRUE((*specs)[0].pinned);  // by the name b
   EXPECT_EQ((*specs)[1].options.decoder.model.context, 512);
   EXPECT_EQ((*specs)[0].options.decoder.model.context, 0);
-  EXPECT_EQ((*specs)[2].purpose, ParseModelPurpose("embedding").value());
+  EXPECT_EQ((*specs)[2].purpose, engine::ParseModelPurpose("embedding").value());
   EXPECT_FALSE((*specs)[0].purpose);
   // Links and other spellings of a path are the same place.
   std::filesystem::create_directory(folder_ + "/m");
   std::filesystem::create_symlink("m", folder_ + "/link");
-  ModelOptions twice;
+  runtime::ModelOptions twice;
   twice.models = {"a=" + folder_ + "/m", "b=" + folder_ + "/link/"};
-  EXPECT_EQ(ModelSpecs(twice)->size(), 1u);
+  EXPECT_EQ(runtime::ModelSpecs(twice)->size(), 1u);
   twice.keep_alives = {"a=1", "b=2"};
-  EXPECT_THAT(ModelSpecs(twice).status().message(), HasSubstr("which are one model"));
+  EXPECT_THAT(runtime::ModelSpecs(twice).status().message(), HasSubstr("which are one model"));
   twice = {};
   twice.models = {"a=x/m", "a=x/m"};  // for the registry to refuse
-  EXPECT_EQ(ModelSpecs(twice)->size(), 2u);
+  EXPECT_EQ(runtime::ModelSpecs(twice)->size(), 2u);
   EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\ntask = 'sing'\n"),
               HasSubstr("c.toml:3: task: 'sing' is not a task"));
   EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\ncontext = -1\n"), HasSubstr("c.toml:3: context"));
@@ -359,11 +364,11 @@ TEST_F(SettingsTest, AliasesOfModels) {
       "[models.d]\naliases = 'e'\npath = '/d'\n");
   ASSERT_EQ(Parse({"--config", config}), -1) << error_;
   EXPECT_THAT(flags_.models, ElementsAre("x/y,b,c=/a", "d,e=/d"));
-  const auto specs = ModelSpecs(flags_);
+  const auto specs = runtime::ModelSpecs(flags_);
   ASSERT_TRUE(specs.ok()) << specs.status().ToString();
   EXPECT_THAT((*specs)[0].aliases, ElementsAre("b", "c"));
-  EXPECT_EQ((*specs)[0].options.encoder.dtype, DType::kI8);
-  EXPECT_FALSE((*specs)[1].options.encoder.dtype == DType::kI8);
+  EXPECT_EQ((*specs)[0].options.encoder.dtype, numbers::DType::kI8);
+  EXPECT_FALSE((*specs)[1].options.encoder.dtype == numbers::DType::kI8);
   ASSERT_EQ(Parse({"--config", config, "--model", "d"}), -1) << error_;
   EXPECT_THAT(flags_.models, ElementsAre("d,e=/d"));
   EXPECT_THAT(Refused("[models.a]\nmodel = 'x'\naliases = ['b', 'c,d']\n"),
@@ -397,7 +402,7 @@ TEST_F(SettingsTest, PrintedSettingsAreAFileAndSayTheirSource) {
 
 TEST(HelpTest, ShowsWhatACommandUses) {
   CommandLine line("tokenize", "A test.", "");
-  ModelOptions flags;
+  runtime::ModelOptions flags;
   std::vector<int> numbers = {16, 256};
   AddModelFlags(&line, &flags, false, "warn");
   line.flags().AddOption("--number", numbers)->TypeName("N");
@@ -419,4 +424,4 @@ TEST(HelpTest, ShowsWhatACommandUses) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cli

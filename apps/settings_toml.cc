@@ -10,7 +10,7 @@
 #include "common/split_list.h"
 #include "settings.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // "[[8]]" and "[8]" as "8".
@@ -86,4 +86,4 @@ std::string Settings::ToToml() const {
   return text;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -11,7 +11,7 @@
 #include "hub/default_model.h"
 #include "hub/hub.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct Sums {
@@ -20,9 +20,9 @@ struct Sums {
   size_t files_cached = 0;
 };
 
-Sums SumsOf(const ModelFacts& facts) {
+Sums SumsOf(const hub::ModelFacts& facts) {
   Sums sums;
-  for (const ModelFacts::File& file : facts.files) {
+  for (const hub::ModelFacts::File& file : facts.files) {
     sums.bytes += file.bytes;
     if (!file.cached) continue;
     sums.bytes_cached += file.bytes;
@@ -31,7 +31,7 @@ Sums SumsOf(const ModelFacts& facts) {
   return sums;
 }
 
-std::string PrintJson(const ModelReference& reference, const ModelFacts& facts) {
+std::string PrintJson(const hub::ModelReference& reference, const hub::ModelFacts& facts) {
   const Sums sums = SumsOf(facts);
   std::string text;
   JsonWriter writer(&text);
@@ -42,12 +42,12 @@ std::string PrintJson(const ModelReference& reference, const ModelFacts& facts) 
   writer.Field("bytes", sums.bytes).Field("bytes_cached", sums.bytes_cached);
   writer.Field("cached", sums.files_cached == facts.files.size());
   writer.Key("files").BeginArray();
-  for (const ModelFacts::File& file : facts.files) {
+  for (const hub::ModelFacts::File& file : facts.files) {
     writer.BeginObject().Field("name", file.name).Field("bytes", file.bytes);
     writer.Field("cached", file.cached).EndObject();
   }
   writer.EndArray().Key("quantisations").BeginArray();
-  for (const GgufFiles& model : facts.quantisations) {
+  for (const hub::GgufFiles& model : facts.quantisations) {
     writer.BeginObject().Field("name", model.quantisation).Field("bytes", model.bytes);
     writer.Key("files").BeginArray();
     for (const std::string& file : model.files) writer.String(file);
@@ -57,7 +57,7 @@ std::string PrintJson(const ModelReference& reference, const ModelFacts& facts) 
   return text + '\n';
 }
 
-std::string PrintText(const ModelReference& reference, const ModelFacts& facts) {
+std::string PrintText(const hub::ModelReference& reference, const hub::ModelFacts& facts) {
   const Sums sums = SumsOf(facts);
   std::string text;
   const auto row = [&](const char* name, const std::string& value) {
@@ -74,7 +74,7 @@ std::string PrintText(const ModelReference& reference, const ModelFacts& facts) 
                                 sums.bytes_cached == 0 ? "0 bytes" : BytesText(sums.bytes_cached)));
   if (!facts.quantisations.empty()) {
     std::string list;
-    for (const GgufFiles& model : facts.quantisations) {
+    for (const hub::GgufFiles& model : facts.quantisations) {
       list += (list.empty() ? "" : ", ") +
               Printable(model.quantisation.empty() ? model.files.front() : model.quantisation, 200);
       if (model.bytes > 0) list += " (" + BytesText(model.bytes) + ")";
@@ -82,7 +82,7 @@ std::string PrintText(const ModelReference& reference, const ModelFacts& facts) 
     row("quantisations", list);
   }
   std::vector<std::vector<std::string>> rows;
-  for (const ModelFacts::File& file : facts.files) {
+  for (const hub::ModelFacts::File& file : facts.files) {
     rows.push_back({"  " + file.name, BytesText(file.bytes), file.cached ? "here" : ""});
   }
   return text + "files\n" + TableText(rows, {1});
@@ -111,9 +111,9 @@ int RunShow(const std::vector<std::string>& args) {
       exit_code = std::max(exit_code, line.FailUsage(reference.status().message()));
       continue;
     }
-    const auto facts = DescribeReference(*reference, {});
+    const auto facts = hub::DescribeReference(*reference, {});
     if (!facts.ok()) {
-      if (const std::string folder = ScriptFolderOf(*reference); !folder.empty()) {
+      if (const std::string folder = hub::ScriptFolderOf(*reference); !folder.empty()) {
         LogWarn("{} is at {}; penstock inspect --model {} describes it", references[i], folder,
                 folder);
       }
@@ -127,4 +127,4 @@ int RunShow(const std::vector<std::string>& args) {
   return exit_code;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

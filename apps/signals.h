@@ -13,7 +13,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // Blocks the first three for every thread started later, so that they arrive here and nowhere else.
 class Signals {
@@ -49,4 +49,4 @@ class Signals {
   int fd_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -9,7 +9,7 @@
 #include "server_commands.h"
 #include "server_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 std::string Body(const std::string& model, bool ollama) {
@@ -23,14 +23,14 @@ std::string Body(const std::string& model, bool ollama) {
 
 // By Penstock's own route, which is for administrators; where it is not there, as Ollama's clients
 // do, for models that generate text.
-Status StopOne(ServerClient* client, const std::string& model) {
-  PENSTOCK_ASSIGN_OR_RETURN(const PostAnswer answer,
+Status StopOne(client::ServerClient* client, const std::string& model) {
+  PENSTOCK_ASSIGN_OR_RETURN(const client::PostAnswer answer,
                             client->PostOnce("/admin/models/unload", Body(model, false)));
   if (answer.status == 200) return Status::Ok();
-  const Status refused = StatusOfAnswer(answer);
+  const Status refused = client::StatusOfAnswer(answer);
   const bool named = refused.message().find(model) != std::string::npos;
   if (answer.status != 404 || named) return refused;
-  PENSTOCK_ASSIGN_OR_RETURN(const PostAnswer other,
+  PENSTOCK_ASSIGN_OR_RETURN(const client::PostAnswer other,
                             client->PostOnce("/api/generate", Body(model, true)));
   return other.status == 200 ? Status::Ok() : refused;
 }
@@ -52,7 +52,7 @@ int RunStop(const std::vector<std::string>& args) {
   if (models.empty()) return line.FailUsage("name a model: penstock ps has them");
   const auto options = ClientOptions(flags);
   if (!options.ok()) return line.FailUsage(options.status().message());
-  ServerClient client(*options);
+  client::ServerClient client(*options);
   int exit_code = kExitOk;
   for (const std::string& model : models) {
     const Status stopped = StopOne(&client, model);
@@ -65,4 +65,4 @@ int RunStop(const std::vector<std::string>& args) {
   return exit_code;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -5,17 +5,18 @@
 #include <algorithm>
 #include <utility>
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
-constexpr std::pair<const char*, InputFormat> kFormats[] = {
-    {"auto", InputFormat::kAuto}, {"text", InputFormat::kText}, {"jsonl", InputFormat::kJsonl},
-    {"json", InputFormat::kJson}, {"csv", InputFormat::kCsv},   {"tsv", InputFormat::kTsv}};
-constexpr std::pair<const char*, TextEncoding> kEncodings[] = {
-    {"utf-8", TextEncoding::kUtf8},
-    {"latin1", TextEncoding::kLatin1},
-    {"windows-1252", TextEncoding::kWindows1252},
-    {"utf-16", TextEncoding::kUtf16}};
+constexpr std::pair<const char*, corpus::InputFormat> kFormats[] = {
+    {"auto", corpus::InputFormat::kAuto},   {"text", corpus::InputFormat::kText},
+    {"jsonl", corpus::InputFormat::kJsonl}, {"json", corpus::InputFormat::kJson},
+    {"csv", corpus::InputFormat::kCsv},     {"tsv", corpus::InputFormat::kTsv}};
+constexpr std::pair<const char*, corpus::TextEncoding> kEncodings[] = {
+    {"utf-8", corpus::TextEncoding::kUtf8},
+    {"latin1", corpus::TextEncoding::kLatin1},
+    {"windows-1252", corpus::TextEncoding::kWindows1252},
+    {"utf-16", corpus::TextEncoding::kUtf16}};
 
 // A flag whose value is one of a few names.
 template <typename Choice, size_t size>
@@ -76,14 +77,14 @@ bool ReadsTerminal(const TextFlags& flags) {
 }
 
 Status CheckInput(const TextFlags& flags) {
-  PENSTOCK_RETURN_IF_ERROR(RowReader(flags.files, flags.input).Check());
+  PENSTOCK_RETURN_IF_ERROR(corpus::RowReader(flags.files, flags.input).Check());
   if (!flags.quiet && ReadsTerminal(flags)) {
     std::fputs("reading texts from the terminal, one a line; Ctrl-D ends them\n", stderr);
   }
   return Status::Ok();
 }
 
-void AddInputFlags(CommandLine* line, InputOptions* options) {
+void AddInputFlags(CommandLine* line, corpus::InputOptions* options) {
   const FlagGroup group(&line->flags(), "Input");
   AddChoice(group, "--format", &options->format, "FORMAT", kFormats,
             "text: a line each. jsonl: a JSON string or object a line. json: an array of "
@@ -116,4 +117,4 @@ void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string& what) 
   group.Switch("-q,--quiet", flags->quiet, "No progress on stderr.");
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

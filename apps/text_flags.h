@@ -11,11 +11,11 @@
 #include "corpus/row_reader.h"
 #include "progress_line.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 struct TextFlags {
   std::vector<std::string> files;
-  InputOptions input;
+  corpus::InputOptions input;
   std::string output;
   int32_t batch = 64;  // inputs of one request
   bool quiet = false;
@@ -32,7 +32,7 @@ bool ReadsTerminal(const TextFlags& flags);
 Status CheckInput(const TextFlags& flags);
 
 // How files are read: --format and its like.
-void AddInputFlags(CommandLine* line, InputOptions* options);
+void AddInputFlags(CommandLine* line, corpus::InputOptions* options);
 // These, FILES and the flags of the output. `what`: the contents of the files.
 void AddTextFlags(CommandLine* line, TextFlags* flags, const std::string& what);
 
@@ -47,4 +47,4 @@ inline void ReportCut(int64_t cut, const std::string& command, int32_t max_token
                static_cast<long long>(cut), cut == 1 ? " was" : "s were", limit.c_str());
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

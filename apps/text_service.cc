@@ -8,11 +8,11 @@
 #include "interruption.h"
 #include "request_window.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 // As many as a RequestWindow has in flight.
-constexpr size_t kCalls = RequestWindow<RerankResponse, int>::kRequests;
+constexpr size_t kCalls = RequestWindow<api::RerankResponse, int>::kRequests;
 
 Expected<std::unique_ptr<TextService>> Open(const TextCommand& command) {
   if (command.server->url.empty()) {
@@ -21,24 +21,26 @@ Expected<std::unique_ptr<TextService>> Open(const TextCommand& command) {
                                command.text->quiet || ReadsTerminal(*command.text));
     return TextService::Load(*command.model, command.tokenizers);
   }
-  PENSTOCK_ASSIGN_OR_RETURN(ServerClientOptions options, ClientOptions(*command.server));
+  PENSTOCK_ASSIGN_OR_RETURN(client::ServerClientOptions options, ClientOptions(*command.server));
   return TextService::ByServer(std::move(options),
                                NameAtServer(*command.line, command.model->models));
 }
 
 }  // namespace
 
-Expected<std::unique_ptr<TextService>> TextService::Load(const ModelOptions& flags,
+Expected<std::unique_ptr<TextService>> TextService::Load(const runtime::ModelOptions& flags,
                                                          bool tokenizers) {
   std::unique_ptr<TextService> service(new TextService);
-  PENSTOCK_ASSIGN_OR_RETURN(
-      service->local_, tokenizers ? LocalModels::LoadTokenizers(flags) : LocalModels::Load(flags));
+  PENSTOCK_ASSIGN_OR_RETURN(service->local_, tokenizers
+                                                 ? runtime::LocalModels::LoadTokenizers(flags)
+                                                 : runtime::LocalModels::Load(flags));
   return service;
 }
 
-std::unique_ptr<TextService> TextService::ByServer(ServerClientOptions options, std::string model) {
+std::unique_ptr<TextService> TextService::ByServer(client::ServerClientOptions options,
+                                                   std::string model) {
   std::unique_ptr<TextService> service(new TextService);
-  service->client_ = std::make_unique<TextClient>(std::move(options));
+  service->client_ = std::make_unique<client::TextClient>(std::move(options));
   service->model_ = std::move(model);
   service->pool_ = std::make_unique<WorkerPool>(kCalls, 2 * kCalls);
   return service;
@@ -49,9 +51,10 @@ TextService::~TextService() {
 }
 
 template <typename Request, typename Response>
-void TextService::Start(Request request, Callback<Response> done,
-                        void (Service::*local)(Request, RequestContext, Callback<Response>),
-                        Expected<Response> (TextClient::*remote)(const Request&)) {
+void TextService::Start(Request request, api::Callback<Response> done,
+                        void (api::Service::*local)(Request, RequestContext,
+                                                    api::Callback<Response>),
+                        Expected<Response> (client::TextClient::*remote)(const Request&)) {
   if (client_ == nullptr) {
     RequestContext context;
     context.cancel = stop_;
@@ -73,16 +76,20 @@ void TextService::Start(Request request, Callback<Response> done,
   if (!taken.ok()) done(taken);
 }
 
-void TextService::Rerank(RerankRequest request, Callback<RerankResponse> done) {
-  Start(std::move(request), std::move(done), &Service::Rerank, &TextClient::Rerank);
+void TextService::Rerank(api::RerankRequest request, api::Callback<api::RerankResponse> done) {
+  Start(std::move(request), std::move(done), &api::Service::Rerank, &client::TextClient::Rerank);
 }
 
-void TextService::Classify(ClassifyRequest request, Callback<ClassifyResponse> done) {
-  Start(std::move(request), std::move(done), &Service::Classify, &TextClient::Classify);
+void TextService::Classify(api::ClassifyRequest request,
+                           api::Callback<api::ClassifyResponse> done) {
+  Start(std::move(request), std::move(done), &api::Service::Classify,
+        &client::TextClient::Classify);
 }
 
-void TextService::Tokenize(TokenizeRequest request, Callback<TokenizeResponse> done) {
-  Start(std::move(request), std::move(done), &Service::Tokenize, &TextClient::Tokenize);
+void TextService::Tokenize(api::TokenizeRequest request,
+                           api::Callback<api::TokenizeResponse> done) {
+  Start(std::move(request), std::move(done), &api::Service::Tokenize,
+        &client::TextClient::Tokenize);
 }
 
 void TextService::Stop() {
@@ -92,7 +99,7 @@ void TextService::Stop() {
 
 Status TextService::End(const Status& status) {
   if (client_ == nullptr) return status;
-  ServerClient& server = client_->server();
+  client::ServerClient& server = client_->server();
   if (server.retries() > 0) {
     LogWarn("{} requests were sent again, after waits of {:.1f} s in all", server.retries(),
             server.waited_s());
@@ -154,4 +161,4 @@ int RunTextCommand(const TextCommand& command,
   return kExitOk;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -17,20 +17,22 @@
 #include "server_flags.h"
 #include "text_flags.h"
 
-namespace penstock {
+namespace penstock::cli {
 
 // Calls return at once; callbacks come from other threads, one for each call.
 class TextService {
  public:
   // Loads the model; with `tokenizers` only its tokenizer.
-  static Expected<std::unique_ptr<TextService>> Load(const ModelOptions& flags, bool tokenizers);
+  static Expected<std::unique_ptr<TextService>> Load(const runtime::ModelOptions& flags,
+                                                     bool tokenizers);
   // Asks nothing yet. `model`: the name at the server, "" = its default.
-  static std::unique_ptr<TextService> ByServer(ServerClientOptions options, std::string model);
+  static std::unique_ptr<TextService> ByServer(client::ServerClientOptions options,
+                                               std::string model);
   ~TextService();
 
-  void Rerank(RerankRequest request, Callback<RerankResponse> done);
-  void Classify(ClassifyRequest request, Callback<ClassifyResponse> done);
-  void Tokenize(TokenizeRequest request, Callback<TokenizeResponse> done);
+  void Rerank(api::RerankRequest request, api::Callback<api::RerankResponse> done);
+  void Classify(api::ClassifyRequest request, api::Callback<api::ClassifyResponse> done);
+  void Tokenize(api::TokenizeRequest request, api::Callback<api::TokenizeResponse> done);
 
   // Calls under way and later ones end as soon as possible (kCancelled). Any thread.
   void Stop();
@@ -43,14 +45,14 @@ class TextService {
  private:
   TextService() = default;
   template <typename Request, typename Response>
-  void Start(Request request, Callback<Response> done,
-             void (Service::*local)(Request, RequestContext, Callback<Response>),
-             Expected<Response> (TextClient::*remote)(const Request&));
+  void Start(Request request, api::Callback<Response> done,
+             void (api::Service::*local)(Request, RequestContext, api::Callback<Response>),
+             Expected<Response> (client::TextClient::*remote)(const Request&));
 
-  std::unique_ptr<LocalModels> local_;  // null: by a server
+  std::unique_ptr<runtime::LocalModels> local_;  // null: by a server
   std::shared_ptr<CancelToken> stop_ = std::make_shared<CancelToken>();
   std::string model_;
-  std::unique_ptr<TextClient> client_;  // null: models here
+  std::unique_ptr<client::TextClient> client_;  // null: models here
   std::mutex mutex_;
   Status first_failure_;              // guarded by mutex_
   std::unique_ptr<WorkerPool> pool_;  // client's calls block; last, so that its threads end first
@@ -61,7 +63,7 @@ class TextService {
 Status NameRow(const Status& status, const std::vector<std::string>& where);
 // `done`, whose failures NameRow has named.
 template <typename Response>
-Callback<Response> NamingRows(std::vector<std::string> where, Callback<Response> done) {
+api::Callback<Response> NamingRows(std::vector<std::string> where, api::Callback<Response> done) {
   return [where = std::move(where), done = std::move(done)](Expected<Response> response) {
     done(response.ok() ? std::move(response) : NameRow(response.status(), where));
   };
@@ -69,7 +71,7 @@ Callback<Response> NamingRows(std::vector<std::string> where, Callback<Response>
 
 struct TextCommand {
   const CommandLine* line;
-  ModelOptions* model;
+  runtime::ModelOptions* model;
   ServerFlags* server;
   TextFlags* text;
   bool tokenizers = false;
@@ -79,4 +81,4 @@ struct TextCommand {
 int RunTextCommand(const TextCommand& command,
                    const std::function<Status(TextService*, OutputFile*, ProgressLine*)>& work);
 
-}  // namespace penstock
+}  // namespace penstock::cli

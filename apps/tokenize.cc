@@ -8,11 +8,11 @@
 #include "request_window.h"
 #include "text_service.h"
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 struct TokenizeFlags {
-  ModelOptions model;
+  runtime::ModelOptions model;
   ServerFlags server;
   TextFlags text;
   std::optional<std::string> prompt_name;
@@ -20,7 +20,7 @@ struct TokenizeFlags {
   bool table = false;
 };
 
-std::string PrintJson(const std::vector<TokenizeResponse::Token>& tokens,
+std::string PrintJson(const std::vector<api::TokenizeResponse::Token>& tokens,
                       const std::optional<std::string>& id) {
   std::string text;
   JsonWriter writer(&text);
@@ -38,7 +38,7 @@ std::string PrintJson(const std::vector<TokenizeResponse::Token>& tokens,
   return text + '\n';
 }
 
-std::string PrintTable(const std::vector<TokenizeResponse::Token>& tokens) {
+std::string PrintTable(const std::vector<api::TokenizeResponse::Token>& tokens) {
   std::string text = fmt::format("{:>8}  {:>6}  {:>6}  {}\n", "id", "begin", "end", "token");
   for (const auto& token : tokens) {
     text += fmt::format("{:>8}  {:>6}  {:>6}  {}{}\n", token.id, token.offset.begin,
@@ -48,29 +48,29 @@ std::string PrintTable(const std::vector<TokenizeResponse::Token>& tokens) {
 }
 
 Status TokenizeAllInputs(const TokenizeFlags& flags, TextService* service, OutputFile* file) {
-  RowReader reader(flags.text.files, flags.text.input);
-  RequestWindow<TokenizeResponse, RowIds> window(
-      [&](const TokenizeResponse& response, const RowIds& ids) -> Status {
+  corpus::RowReader reader(flags.text.files, flags.text.input);
+  RequestWindow<api::TokenizeResponse, RowIds> window(
+      [&](const api::TokenizeResponse& response, const RowIds& ids) -> Status {
         for (size_t i = 0; i < response.inputs.size(); ++i) {
           const auto& tokens = response.inputs[i];
           file->Write(flags.table ? PrintTable(tokens) : PrintJson(tokens, ids[i]));
         }
         return file->status();
       });
-  TokenizeRequest request;
+  api::TokenizeRequest request;
   RowIds ids;
   std::vector<std::string> where;
   const auto send = [&]() -> Status {
     if (request.inputs.empty()) return Status::Ok();
     request.prompt_name = flags.prompt_name;
     request.add_special_tokens = flags.special_tokens;
-    auto answer = Ask<TokenizeResponse>([&](Callback<TokenizeResponse> done) {
+    auto answer = Ask<api::TokenizeResponse>([&](api::Callback<api::TokenizeResponse> done) {
       service->Tokenize(std::exchange(request, {}),
                         NamingRows(std::exchange(where, {}), std::move(done)));
     });
     return window.Push(std::move(answer), std::exchange(ids, {}));
   };
-  PENSTOCK_RETURN_IF_ERROR(ForEachRow(&reader, [&](const Row& row) -> Status {
+  PENSTOCK_RETURN_IF_ERROR(corpus::ForEachRow(&reader, [&](const corpus::Row& row) -> Status {
     PENSTOCK_RETURN_IF_ERROR(row.status);
     request.inputs.push_back(row.text);
     ids.push_back(row.id);
@@ -113,4 +113,4 @@ int RunTokenize(const std::vector<std::string>& args) {
                         });
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

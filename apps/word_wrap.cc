@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 constexpr std::string_view kFence = "```";
@@ -109,4 +109,4 @@ std::string WordWrap::Add(std::string_view text) {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cli

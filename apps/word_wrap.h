@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::cli {
 
 class WordWrap {
  public:
@@ -33,4 +33,4 @@ class WordWrap {
   bool code_ = false;        // between ```
 };
 
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace penstock {
+namespace penstock::cli {
 namespace {
 
 using testing::ElementsAre;
@@ -80,4 +80,4 @@ TEST(WordWrap, NarrowTerminalsAndNoneAreLeftAlone) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cli

@@ -55,9 +55,10 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 // A loaded model and the kind of its rows.
 class Bench {
  public:
-  explicit Bench(const EncoderModel* model)
+  explicit Bench(const models::EncoderModel* model)
       : session_(model),
-        output_(model->num_labels() > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled),
+        output_(model->num_labels() > 0 ? program::EncoderOutput::kLogits
+                                        : program::EncoderOutput::kPooled),
         width_(static_cast<size_t>(model->OutputWidth(output_))) {}
 
   // Runs texts [begin, end) as one batch.
@@ -66,7 +67,7 @@ class Bench {
     for (size_t i = begin; i <= end; ++i) {
       offsets_.push_back(texts.offsets[i] - texts.offsets[begin]);
     }
-    PackedBatch batch;
+    program::PackedBatch batch;
     batch.ids = std::span(texts.ids).subspan(static_cast<size_t>(texts.offsets[begin]),
                                              static_cast<size_t>(offsets_.back()));
     batch.offsets = offsets_;
@@ -95,8 +96,8 @@ class Bench {
   }
 
  private:
-  EncoderSession session_;
-  EncoderOutput output_;
+  models::EncoderSession session_;
+  program::EncoderOutput output_;
   size_t width_;
   std::vector<int32_t> offsets_;
   std::vector<float> out_;
@@ -154,14 +155,16 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "encode_bench: %s\n", status.ToString().c_str());
     return 1;
   };
-  auto backend = NewBackend({.threads = std::atoi(argv[3])});
+  auto backend = devices::NewBackend({.threads = std::atoi(argv[3])});
   if (!backend.ok()) return fail(backend.status());
-  auto folder = ModelFolder::Read(argv[1]);
+  auto folder = families::ModelFolder::Read(argv[1]);
   if (!folder.ok()) return fail(folder.status());
   const int type_at = commands ? 4 : 7;
   const std::string type = argc > type_at ? argv[type_at] : "f32";
-  const DType dtype = type == "bf16" ? DType::kBf16 : (type == "int8" ? DType::kI8 : DType::kF32);
-  auto model = EncoderModel::Load(*folder, backend->get(), dtype);
+  const numbers::DType dtype = type == "bf16"
+                                   ? numbers::DType::kBf16
+                                   : (type == "int8" ? numbers::DType::kI8 : numbers::DType::kF32);
+  auto model = models::EncoderModel::Load(*folder, backend->get(), dtype);
   if (!model.ok()) return fail(model.status());
   Bench bench(model->get());
   std::fprintf(stderr, "%s\n", (*backend)->name().c_str());

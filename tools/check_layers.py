@@ -19,6 +19,8 @@
 - Nothing compares what a model's family is called with a text: families/list.cc finds families, and their
   descriptors say what is asked of them. Tests may.
 - A sleep in a test has its reason in a comment beside it, on its line or the one above.
+- A file of src/MODULE declares in namespace penstock::MODULE (src/common/ in penstock, apps/ in penstock::cli); of
+  other namespaces of ours it may declare a class, no more (checks/namespaces.py).
 - No two classes of the program have one name in one namespace: the linker would take one of the two
   for both. (`make odr` compares the definitions of all files.)
 - No absolute path of a developer's machine in any file under version control.
@@ -307,6 +309,7 @@ def main():
             findings += check_test_folders(path, text)
             findings += check_functions(path, text)
         if top in ("src", "apps") and path.suffix != ".py" and not re.search(r"_test|_bench$|-inl$", path.stem):
+            findings += namespaces.check_home(path, text)
             for name in namespaces.classes_of(text):
                 classes[name].append(path)
         if top == "src" and path.suffix != ".py":

@@ -314,7 +314,7 @@ def emit_all(property_runs, combining_runs, lower, canonical, compatible, pairs,
           % tokenizers.__version__)
     print("// clang-format off")
     print('#include "unicode/unicode_tables.h"\n')
-    print("namespace penstock::unicode_tables {\n")
+    print("namespace penstock::unicode::tables {\n")
     emit_properties(property_runs)
     emit("kCombiningRuns", "Run", ["{0x%X,%d}" % r for r in combining_runs], 8)
     emit_mapping("kLowercase", lower)
@@ -323,7 +323,7 @@ def emit_all(property_runs, combining_runs, lower, canonical, compatible, pairs,
     emit_mapping("kCompatible", compatible)
     emit_composition(pairs)
     emit("kCaseFold", "Run", ["{0x%X,0x%X}" % p for p in folds], 8)
-    print("}  // namespace penstock::unicode_tables")
+    print("}  // namespace penstock::unicode::tables")
 
 
 def main():

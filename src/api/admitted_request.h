@@ -12,7 +12,7 @@
 #include "api/types.h"
 #include "common/exception_status.h"
 
-namespace penstock {
+namespace penstock::api {
 
 // Releases what a request holds at its end; Service::Impl implements it.
 class RequestSlots {
@@ -80,4 +80,4 @@ class AdmittedRequest {
   std::atomic<bool> answered_{false};
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

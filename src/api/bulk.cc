@@ -4,7 +4,7 @@
 #include "api/service_impl.h"
 #include "common/memory.h"
 
-namespace penstock {
+namespace penstock::api {
 
 Expected<BulkRunBegun> Service::BeginBulkRun(uint64_t client) {
   if (!impl_->accepting) {
@@ -61,4 +61,4 @@ uint64_t Service::Impl::ReleaseMemory() {
   return before > after ? before - after : 0;
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

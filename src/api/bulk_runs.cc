@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 // Random, so that no client ends another's run by chance; an id is not secret.
@@ -133,4 +133,4 @@ ReleaseDecision DecideRelease(const ReleaseFacts& facts) {
   return {true, fmt::format("{} bytes were held and no other work is in flight", facts.held_bytes)};
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

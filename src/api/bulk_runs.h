@@ -19,7 +19,7 @@
 #include "common/request_context.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::api {
 
 class BulkRuns {
  public:
@@ -90,4 +90,4 @@ struct ReleaseDecision {
 inline constexpr uint64_t kReleaseBytesMin = 8 << 20;
 ReleaseDecision DecideRelease(const ReleaseFacts& facts);
 
-}  // namespace penstock
+}  // namespace penstock::api

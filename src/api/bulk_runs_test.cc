@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 using testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST(DecideRelease, SaysWhy) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -8,20 +8,20 @@
 #include "engine/fake_engine.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 using testing::HasSubstr;
 
 // Says that it holds memory once it has run.
-class HoldingRunner : public FakeEncoderRunner {
+class HoldingRunner : public engine::FakeEncoderRunner {
  public:
   explicit HoldingRunner(std::atomic<uint64_t>* held, std::function<void()> before_run)
-      : FakeEncoderRunner(0, std::move(before_run)), held_(held) {}
-  Status Run(const PackedBatch& batch, EncoderOutput output,
+      : engine::FakeEncoderRunner(0, std::move(before_run)), held_(held) {}
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
              std::span<float* const> sinks) override {
     *held_ = 64 << 20;
-    return FakeEncoderRunner::Run(batch, output, sinks);
+    return engine::FakeEncoderRunner::Run(batch, output, sinks);
   }
   uint64_t HeldBytes() const override { return *held_; }
   uint64_t ReleaseMemory() override { return held_->exchange(0); }
@@ -33,15 +33,16 @@ class HoldingRunner : public FakeEncoderRunner {
 class ServiceBulk : public testing::Test {
  protected:
   ServiceBulk() {
-    auto parts = FakeParts(ModelTask::kEmbedding);
+    auto parts = engine::FakeParts(families::ModelTask::kEmbedding);
     parts.runners[0] = std::make_unique<HoldingRunner>(&held_, [this] {
       if (before_run_) before_run_();
     });
-    EncoderEngineOptions options;
+    engine::EncoderEngineOptions options;
     options.name = "embedder";
-    EXPECT_TRUE(
-        registry_.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_))
-            .ok());
+    EXPECT_TRUE(registry_
+                    .AddLoaded(std::make_unique<engine::EncoderEngine>(std::move(parts), options,
+                                                                       &metrics_))
+                    .ok());
     service_ = std::make_unique<Service>(&registry_, ServiceOptions{}, &metrics_);
   }
   std::future<Status> Embed(const std::string& run) {
@@ -63,8 +64,8 @@ class ServiceBulk : public testing::Test {
 
   std::atomic<uint64_t> held_{0};
   std::function<void()> before_run_;
-  Metrics metrics_;
-  Registry registry_{nullptr, &metrics_};
+  metrics::Metrics metrics_;
+  registry::Registry registry_{nullptr, &metrics_};
   std::unique_ptr<Service> service_;
 };
 
@@ -120,4 +121,4 @@ TEST_F(ServiceBulk, UnknownRunsAreRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -8,20 +8,20 @@
 #include "api/scores.h"
 #include "api/service_impl.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 // Bytes of the longest label, printed; generated names are shorter.
-int64_t PrintedLabelBytes(const EncoderConfig& config) {
+int64_t PrintedLabelBytes(const families::EncoderConfig& config) {
   size_t longest = 16;
   for (const std::string& label : config.labels) longest = std::max(longest, label.size());
   return kPrintedScoreBytes + 2 * static_cast<int64_t>(longest);
 }
 
 // Every label of each input, best first.
-void FillResponse(const ClassifyRequest& request, EncodeOutcome* outcome,
+void FillResponse(const ClassifyRequest& request, encode::EncodeOutcome* outcome,
                   ClassifyResponse* response) {
-  const EncoderConfig& config = outcome->engine->folder().encoder;
+  const families::EncoderConfig& config = outcome->engine->folder().encoder;
   const ScoreFunction function =
       request.raw_scores ? ScoreFunction::kIdentity : ClassifyFunction(config, outcome->width);
   response->labels = config.labels;
@@ -38,21 +38,21 @@ void FillResponse(const ClassifyRequest& request, EncodeOutcome* outcome,
 
 }  // namespace
 
-Expected<EncodePlan> Service::Impl::PlanClassify(
+Expected<encode::EncodePlan> Service::Impl::PlanClassify(
     const std::shared_ptr<const ClassifyRequest>& request, RequestContext context) const {
-  PENSTOCK_ASSIGN_OR_RETURN(Lease<EncoderEngine> engine,
+  PENSTOCK_ASSIGN_OR_RETURN(registry::Lease<engine::EncoderEngine> engine,
                             EngineFor(request->model, Behaviour::kClassify));
   PENSTOCK_RETURN_IF_ERROR(CheckCount(request->inputs.size(), "inputs", options));
   PENSTOCK_RETURN_IF_ERROR(CheckNoPrompt(request->text, Behaviour::kClassify));
-  EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
+  encode::EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
   plan.owner = request;
-  plan.output = EncoderOutput::kLogits;
+  plan.output = program::EncoderOutput::kLogits;
   plan.printed_value_bytes = PrintedLabelBytes(plan.engine->folder().encoder);
   plan.response_value_bytes = sizeof(ClassifyResponse::Label);
   plan.items.reserve(request->inputs.size());
   for (size_t i = 0; i < request->inputs.size(); ++i) {
     const ClassifyInput& input = request->inputs[i];
-    EncodeItem item;
+    encode::EncodeItem item;
     item.field = fmt::format("inputs[{}]", i);
     PENSTOCK_RETURN_IF_ERROR(CheckBytes(input.first, item.field, options));
     item.first = input.first;
@@ -81,4 +81,4 @@ void Service::Classify(ClassifyRequest request, RequestContext context,
       FillResponse);
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::api {
 
 void ClientSlots::Add(Client* client, uint32_t weight) {
   if (client->taken++ == 0) {
@@ -43,4 +43,4 @@ void ClientSlots::Release(const ClientShare& from) {
   taken_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace penstock {
+namespace penstock::api {
 
 // The client that a request is from.
 struct ClientShare {
@@ -66,4 +66,4 @@ class ClientSlots {
   std::atomic<int64_t> taken_{0};
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 constexpr int64_t kLimit = 64;
@@ -117,4 +117,4 @@ TEST(ClientSlots, CountsComeBackToNothing) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -9,7 +9,7 @@
 #include "common/log.h"
 #include "models/encoder.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 // Whether an input is over a limit, and where.
@@ -27,9 +27,9 @@ Status CheckInputs(const std::vector<Input>& inputs, const ServiceOptions& optio
 
 }  // namespace
 
-void Service::Impl::WarnOfForeignIds(const EncoderEngine& engine,
+void Service::Impl::WarnOfForeignIds(const engine::EncoderEngine& engine,
                                      const std::vector<Input>& inputs) {
-  const Tokenizer& tokenizer = engine.tokenizer();
+  const text::Tokenizer& tokenizer = engine.tokenizer();
   if (tokenizer.special_tokens_single() == 0) return;
   const bool foreign = std::any_of(inputs.begin(), inputs.end(), [&](const Input& input) {
     return input.is_ids && !input.ids.empty() && !tokenizer.IsSpecial(input.ids.front()) &&
@@ -47,9 +47,11 @@ void Service::Impl::WarnOfForeignIds(const EncoderEngine& engine,
       engine.name());
 }
 
-Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<const EmbedRequest>& request,
-                                              RequestContext context, Behaviour behaviour) {
-  PENSTOCK_ASSIGN_OR_RETURN(Lease<EncoderEngine> engine, EngineFor(request->model, behaviour));
+Expected<encode::EncodePlan> Service::Impl::PlanEmbed(
+    const std::shared_ptr<const EmbedRequest>& request, RequestContext context,
+    Behaviour behaviour) {
+  PENSTOCK_ASSIGN_OR_RETURN(registry::Lease<engine::EncoderEngine> engine,
+                            EngineFor(request->model, behaviour));
   PENSTOCK_RETURN_IF_ERROR(CheckInputs(request->inputs, options));
   if (request->dimensions) {
     const int32_t size = engine->info().embedding_size;
@@ -62,17 +64,18 @@ Expected<EncodePlan> Service::Impl::PlanEmbed(const std::shared_ptr<const EmbedR
   const bool with_ids = std::any_of(request->inputs.begin(), request->inputs.end(),
                                     [](const Input& input) { return input.is_ids; });
   if (with_ids) WarnOfForeignIds(*engine, request->inputs);
-  EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
+  encode::EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
   PENSTOCK_ASSIGN_OR_RETURN(plan.prompt,
                             ResolvePrompt(*plan.engine, request->text, with_ids, options));
   plan.owner = request;
   plan.add_special_tokens = request->add_special_tokens;
-  plan.output = behaviour == Behaviour::kEmbedAll ? EncoderOutput::kTokens : EncoderOutput::kPooled;
-  plan.printed_value_bytes = std::max(kPrintedFloatBytes, request->printed_value_bytes);
+  plan.output = behaviour == Behaviour::kEmbedAll ? program::EncoderOutput::kTokens
+                                                  : program::EncoderOutput::kPooled;
+  plan.printed_value_bytes = std::max(encode::kPrintedFloatBytes, request->printed_value_bytes);
   plan.items.reserve(request->inputs.size());
   for (size_t i = 0; i < request->inputs.size(); ++i) {
     const Input& input = request->inputs[i];
-    EncodeItem item;
+    encode::EncodeItem item;
     item.first = input.text;
     item.ids = input.ids;
     item.is_ids = input.is_ids;
@@ -88,7 +91,7 @@ void Service::Embed(EmbedRequest request, RequestContext context, Callback<Embed
       [this](const auto& owned, RequestContext with) {
         return impl_->PlanEmbed(owned, std::move(with), Behaviour::kEmbed);
       },
-      [](const EmbedRequest& asked, EncodeOutcome* outcome, EmbedResponse* response) {
+      [](const EmbedRequest& asked, encode::EncodeOutcome* outcome, EmbedResponse* response) {
         response->dimensions = asked.dimensions.value_or(outcome->width);
         response->values = std::move(outcome->values);
         FinishEmbeddings(outcome->width, response->dimensions,
@@ -101,24 +104,24 @@ void Service::EmbedAll(EmbedRequest request, RequestContext context,
                        Callback<EmbedAllResponse> done) {
   impl_->Run(
       Behaviour::kEmbedAll, std::move(request), std::move(context), std::move(done),
-      [this](const auto& owned, RequestContext with) -> Expected<EncodePlan> {
+      [this](const auto& owned, RequestContext with) -> Expected<encode::EncodePlan> {
         if (owned->dimensions) {
           return Status::InvalidArgument("token embeddings are not cut: leave dimensions out",
                                          "dimensions");
         }
         return impl_->PlanEmbed(owned, std::move(with), Behaviour::kEmbedAll);
       },
-      [](const EmbedRequest& asked, EncodeOutcome* outcome, EmbedAllResponse* response) {
+      [](const EmbedRequest& asked, encode::EncodeOutcome* outcome, EmbedAllResponse* response) {
         response->dimensions = outcome->width;
         response->values = std::move(outcome->values);
         if (asked.normalize.value_or(false)) {
           const std::span<float> values = response->values;
           for (size_t i = 0; i < values.size(); i += outcome->width) {
-            FinishEmbedding(values.subspan(i, outcome->width), outcome->width, true);
+            models::FinishEmbedding(values.subspan(i, outcome->width), outcome->width, true);
           }
         }
         response->token_counts = std::move(outcome->lengths);
       });
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

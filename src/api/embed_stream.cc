@@ -10,7 +10,7 @@
 #include "common/exception_status.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 // {"index":1234,"embedding":[...]}
@@ -42,8 +42,9 @@ class StreamEnd {
 class EmbedParts final : public EmbedStream, public std::enable_shared_from_this<EmbedParts> {
  public:
   using Sent = Sink<EmbedEvent>;
-  EmbedParts(Service::Impl* service, EncodePlan plan, std::shared_ptr<const EmbedRequest> request,
-             const EmbedPartOptions& options, std::shared_ptr<Sent> sink, Callback<EmbedEnd> answer)
+  EmbedParts(Service::Impl* service, encode::EncodePlan plan,
+             std::shared_ptr<const EmbedRequest> request, const EmbedPartOptions& options,
+             std::shared_ptr<Sent> sink, Callback<EmbedEnd> answer)
       : service_(service),
         plan_(std::move(plan)),
         request_(std::move(request)),
@@ -66,20 +67,20 @@ class EmbedParts final : public EmbedStream, public std::enable_shared_from_this
     bool done = false;
     Status status;
     EmbedRows rows;
-    Usage usage;
-    Truncation truncation;
+    encode::Usage usage;
+    encode::Truncation truncation;
   };
 
   int64_t LineBytes() const {
     return kPrintedLineBytes + dimensions_ * options_.printed_value_bytes;
   }
   size_t EndOfPart(size_t begin) const;
-  EncodePlan PlanPart(size_t begin, size_t end) const;
-  void OnPart(size_t slot, Expected<EncodeOutcome> outcome) noexcept;
+  encode::EncodePlan PlanPart(size_t begin, size_t end) const;
+  void OnPart(size_t slot, Expected<encode::EncodeOutcome> outcome) noexcept;
   void Emit(std::unique_lock<std::mutex> lock);
 
   Service::Impl* const service_;  // waits for the answer before it ends
-  const EncodePlan plan_;
+  const encode::EncodePlan plan_;
   const std::shared_ptr<const EmbedRequest> request_;
   const EmbedPartOptions options_;
   const int32_t dimensions_;
@@ -95,8 +96,8 @@ class EmbedParts final : public EmbedStream, public std::enable_shared_from_this
   bool emitting_ = false;  // a thread moves parts to the sink, later ones too
   bool paused_ = false;    // without a slot
   Status failure_;
-  Usage usage_;
-  Truncation truncation_;
+  encode::Usage usage_;
+  encode::Truncation truncation_;
 };
 
 size_t EmbedParts::EndOfPart(size_t begin) const {
@@ -105,14 +106,14 @@ size_t EmbedParts::EndOfPart(size_t begin) const {
   size_t bytes = 0;
   size_t end = begin;
   while (end < plan_.items.size() && end - begin < rows && bytes < kPartTextBytesMax) {
-    const EncodeItem& item = plan_.items[end++];
+    const encode::EncodeItem& item = plan_.items[end++];
     bytes += item.first.size() + item.ids.size_bytes();
   }
   return end;
 }
 
-EncodePlan EmbedParts::PlanPart(size_t begin, size_t end) const {
-  EncodePlan part;
+encode::EncodePlan EmbedParts::PlanPart(size_t begin, size_t end) const {
+  encode::EncodePlan part;
   part.engine = plan_.engine;
   part.items.assign(plan_.items.begin() + static_cast<ptrdiff_t>(begin),
                     plan_.items.begin() + static_cast<ptrdiff_t>(end));
@@ -149,13 +150,13 @@ bool EmbedParts::StartPart() {
     parts_[slot].rows.first = begin;
   }
   try {
-    EncodePlan part = PlanPart(begin, end);
+    encode::EncodePlan part = PlanPart(begin, end);
     {
       const std::lock_guard lock(mutex_);
       parts_[slot].rows.memory = part.context.memory;
     }
     service_->Start(std::move(part),
-                    [self = shared_from_this(), slot](Expected<EncodeOutcome> outcome) {
+                    [self = shared_from_this(), slot](Expected<encode::EncodeOutcome> outcome) {
                       self->OnPart(slot, std::move(outcome));
                     });
   } catch (...) {
@@ -170,7 +171,7 @@ void EmbedParts::Stop(Status status) {
   Emit(std::move(lock));
 }
 
-void EmbedParts::OnPart(size_t slot, Expected<EncodeOutcome> outcome) noexcept {
+void EmbedParts::OnPart(size_t slot, Expected<encode::EncodeOutcome> outcome) noexcept {
   Part made;
   made.done = true;
   try {
@@ -227,7 +228,8 @@ void EmbedParts::Emit(std::unique_lock<std::mutex> lock) {
   const Callback<EmbedEnd> answer = std::exchange(answer_, nullptr);
   Status failure = std::move(failure_);
   lock.unlock();
-  if (RequestTrace* const trace = plan_.context.trace.get()) trace->Enter(Stage::kComplete);
+  if (metrics::RequestTrace* const trace = plan_.context.trace.get())
+    trace->Enter(metrics::Stage::kComplete);
   if (!failure.ok()) {
     plan_.engine->scheduler().CountDropped(failure.code(), left);
     return answer(std::move(failure));
@@ -260,9 +262,9 @@ std::shared_ptr<EmbedStream> Service::EmbedInParts(EmbedRequest request, Request
     impl_->CountRefused(request.model, context.priority);
     return nullptr;
   }
-  context.cache_salt = JoinCacheSalt(context.cache_salt, request.text.cache_salt);
+  context.cache_salt = cache::JoinCacheSalt(context.cache_salt, request.text.cache_salt);
   const auto owned = std::make_shared<const EmbedRequest>(std::move(request));
-  RequestTrace* const trace = context.trace.get();
+  metrics::RequestTrace* const trace = context.trace.get();
   auto plan = impl_->PlanEmbed(owned, std::move(context), Behaviour::kEmbed);
   if (!plan.ok()) {
     answer(std::move(plan).status());
@@ -276,4 +278,4 @@ std::shared_ptr<EmbedStream> Service::EmbedInParts(EmbedRequest request, Request
                                       std::move(sink), std::move(answer));
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

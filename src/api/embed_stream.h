@@ -22,7 +22,7 @@
 #include "common/byte_budget.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::api {
 
 struct EmbedRows {
   size_t first = 0;  // input of the first row
@@ -36,8 +36,8 @@ struct EmbedRows {
 struct EmbedEnd {
   Status status;      // OK: every row was sent
   std::string model;  // as EmbedResponse, of the rows that were sent
-  Usage usage;
-  Truncation truncation;
+  encode::Usage usage;
+  encode::Truncation truncation;
 };
 
 using EmbedEvent = std::variant<EmbedRows, EmbedEnd>;
@@ -69,4 +69,4 @@ class EmbedStream {
   virtual void Stop(Status status) = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

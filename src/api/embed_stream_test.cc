@@ -11,7 +11,7 @@
 #include "engine/fake_engine.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 using testing::HasSubstr;
@@ -49,12 +49,13 @@ class Consumer {
 class EmbedStreamTest : public testing::Test {
  protected:
   EmbedStreamTest() {
-    EncoderParts parts = FakeParts(ModelTask::kEmbedding);
-    EncoderEngineOptions options;
+    engine::EncoderParts parts = engine::FakeParts(families::ModelTask::kEmbedding);
+    engine::EncoderEngineOptions options;
     options.name = "embedder";
-    EXPECT_TRUE(
-        registry_.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_))
-            .ok());
+    EXPECT_TRUE(registry_
+                    .AddLoaded(std::make_unique<engine::EncoderEngine>(std::move(parts), options,
+                                                                       &metrics_))
+                    .ok());
     Start({});
   }
   void Start(ServiceOptions limits) {
@@ -79,8 +80,8 @@ class EmbedStreamTest : public testing::Test {
     return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
   }
 
-  Metrics metrics_;
-  Registry registry_{nullptr, &metrics_};
+  metrics::Metrics metrics_;
+  registry::Registry registry_{nullptr, &metrics_};
   Consumer consumer_;
   std::unique_ptr<Service> service_;
 };
@@ -245,4 +246,4 @@ TEST_F(EmbedStreamTest, AStreamThatIsLetGoIsAnsweredFor) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -11,7 +11,7 @@
 #include "common/exception_status.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 // A prompt of at least this size is tokenized in a long turn of the worker pool.
@@ -44,10 +44,10 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
 
   void Start() {
     feed_->SetMemory(context_.memory);
-    if (RequestTrace* const trace = context_.trace.get()) {
+    if (metrics::RequestTrace* const trace = context_.trace.get()) {
       trace->SetModel(model_->name());
       trace->SetRows(static_cast<int64_t>(request_->prompts.size()) * request_->samples);
-      trace->Enter(Stage::kTokenize);
+      trace->Enter(metrics::Stage::kTokenize);
     }
     const auto length = IsLong() ? WorkerPool::Length::kLong : WorkerPool::Length::kShort;
     Status taken = parts_.pool->Submit([self = shared_from_this()] { return self->PrepareNext(); },
@@ -56,11 +56,11 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   }
 
   // ---- Of the step thread.
-  void OnToken(int32_t choice, const GeneratedToken& token, std::string_view text) {
+  void OnToken(int32_t choice, const generate::GeneratedToken& token, std::string_view text) {
     if (!decoding_) {
       decoding_ = true;
       first_token_ = Clock::now();
-      if (context_.trace != nullptr) context_.trace->Enter(Stage::kDecode);
+      if (context_.trace != nullptr) context_.trace->Enter(metrics::Stage::kDecode);
     }
     const int64_t written = ++written_[static_cast<size_t>(choice)];
     if (written > longest_) {
@@ -69,14 +69,15 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
     }
     if (Status added = feed_->AddToken(choice, token, text); !added.ok()) Fail(std::move(added));
   }
-  void OnPrompt(int32_t prompt, std::span<const GeneratedToken> tokens, bool last) {
+  void OnPrompt(int32_t prompt, std::span<const generate::GeneratedToken> tokens, bool last) {
     feed_->AddPrompt(prompt, tokens, last);
   }
-  void OnSampleEnd(int32_t choice, FinishReason reason, std::string_view text, int stop_string) {
+  void OnSampleEnd(int32_t choice, generate::FinishReason reason, std::string_view text,
+                   int stop_string) {
     Status added = feed_->AddChoiceEnd(choice, reason, text, stop_string);
     if (!added.ok()) Fail(std::move(added));
   }
-  void OnJobEnd(const Status& status, const DecodeUsage& usage) {
+  void OnJobEnd(const Status& status, const generate::DecodeUsage& usage) {
     {
       const std::lock_guard lock(mutex_);
       usage_.prompt_tokens += usage.prompt_tokens;
@@ -88,7 +89,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   }
   // As they come: an answer that is cut off has its line in the log before its jobs have ended.
   void CountTokens(int64_t tokens) const noexcept {
-    if (RequestTrace* const trace = context_.trace.get()) trace->AddTokens(tokens);
+    if (metrics::RequestTrace* const trace = context_.trace.get()) trace->AddTokens(tokens);
   }
   // The first failure is the answer's; the other jobs end within a step.
   void Fail(Status status) {
@@ -130,7 +131,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   Status CheckIds(const GeneratePrompt& prompt, const std::vector<int32_t>& ids) const;
   Status TakeScores(size_t tokens);
   std::optional<int32_t> DefaultTokens(int64_t left) const;
-  void AddReplies(ReplyFormat format, std::string_view text);
+  void AddReplies(reply::ReplyFormat format, std::string_view text);
   void SubmitAll();
 
   // No job was handed over.
@@ -152,7 +153,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   // Used by the worker alone.
   size_t next_ = 0;  // prompt to prepare
   bool submitting_ = false;
-  std::vector<std::unique_ptr<DecodeJob>> jobs_;
+  std::vector<std::unique_ptr<generate::DecodeJob>> jobs_;
   GenerateBegun begun_;
   GenerateFeed::Reading reading_;
   std::vector<int32_t> shown_;  // of the prompt being prepared, as DecodeJob has it
@@ -172,24 +173,24 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
 };
 
 // Takes the tokens of one job, which makes the samples of one prompt.
-class JobSink final : public DecodeSink {
+class JobSink final : public generate::DecodeSink {
  public:
   JobSink(std::shared_ptr<GenerateRun> run, int32_t prompt, int32_t samples, size_t tokens)
       : run_(std::move(run)), prompt_(prompt), first_(prompt * samples), unscored_(tokens) {}
-  void OnPrompt(std::span<const GeneratedToken> tokens) noexcept override {
+  void OnPrompt(std::span<const generate::GeneratedToken> tokens) noexcept override {
     unscored_ -= tokens.size();
     Guarded([&] { run_->OnPrompt(prompt_, tokens, unscored_ == 0); });
   }
-  void OnToken(int32_t sample, const GeneratedToken& token,
+  void OnToken(int32_t sample, const generate::GeneratedToken& token,
                std::string_view text) noexcept override {
     run_->CountTokens(1);
     Guarded([&] { run_->OnToken(first_ + sample, token, text); });
   }
-  void OnSampleEnd(int32_t sample, FinishReason reason, std::string_view text,
+  void OnSampleEnd(int32_t sample, generate::FinishReason reason, std::string_view text,
                    int stop_string) noexcept override {
     Guarded([&] { run_->OnSampleEnd(first_ + sample, reason, text, stop_string); });
   }
-  void OnEnd(const Status& status, const DecodeUsage& usage) noexcept override {
+  void OnEnd(const Status& status, const generate::DecodeUsage& usage) noexcept override {
     // Without memory the run goes with the sink, and the last owner of its callback answers.
     RunGuarded("generation", [&] { run_->OnJobEnd(status, usage); });
   }
@@ -221,7 +222,7 @@ Status GenerateRun::CheckIds(const GeneratePrompt& prompt, const std::vector<int
 
 Expected<std::string> GenerateRun::RenderChat(ChatPrompt chat) {
   if (!request_->parses_reply) return model_->Render(std::move(chat), context_);
-  ReplyFormat format = model_->reply_format(chat);
+  reply::ReplyFormat format = model_->reply_format(chat);
   PENSTOCK_ASSIGN_OR_RETURN(std::string text, model_->Render(std::move(chat), context_));
   AddReplies(std::move(format), text);
   return text;
@@ -233,7 +234,7 @@ Expected<std::vector<int32_t>> GenerateRun::Tokens(GeneratePrompt* prompt) {
     if (request_->echoes_prompt) begun_.prompts.push_back(model_->tokenizer().Decode(*ids, true));
     return *ids;
   }
-  EncodeOptions options;
+  text::EncodeOptions options;
   options.add_special_tokens = prompt->add_special_tokens;
   options.stop = {context_.cancel.get(), context_.deadline};
   std::string rendered;
@@ -249,7 +250,7 @@ Expected<std::vector<int32_t>> GenerateRun::Tokens(GeneratePrompt* prompt) {
     options.add_special_tokens = false;
   }
   if (request_->echoes_prompt) begun_.prompts.push_back(*text);
-  Encoding encoding;
+  text::Encoding encoding;
   PENSTOCK_RETURN_IF_ERROR(model_->tokenizer().Encode(*text, options, &encoding));
   return std::move(encoding.ids);
 }
@@ -269,15 +270,15 @@ Status GenerateRun::TakeScores(size_t tokens) {
                         score_bytes_, parts_.options->response_bytes)};
   }
   if (context_.memory == nullptr) return Status::Ok();
-  const auto kept = static_cast<int64_t>(sizeof(TokenInfo) + sizeof(GeneratedToken));
-  const auto kept_top = static_cast<int64_t>(sizeof(TokenText) + sizeof(TokenLogprob));
+  const auto kept = static_cast<int64_t>(sizeof(TokenInfo) + sizeof(generate::GeneratedToken));
+  const auto kept_top = static_cast<int64_t>(sizeof(TokenText) + sizeof(sample::TokenLogprob));
   return context_.memory->Take(count * (kept + kHeapBytes + others * kept_top) + printed);
 }
 
-void GenerateRun::AddReplies(ReplyFormat format, std::string_view text) {
-  ReplyOptions options;
+void GenerateRun::AddReplies(reply::ReplyFormat format, std::string_view text) {
+  reply::ReplyOptions options;
   options.format = std::move(format);
-  options.format.begins_thinking = PromptOpensThinking(options.format, text);
+  options.format.begins_thinking = reply::PromptOpensThinking(options.format, text);
   options.tools = request_->tools;
   options.streams_arguments = request_->streams && !request_->whole_calls;
   if (!request_->parallel_calls) options.limits.calls_max = 1;
@@ -287,8 +288,8 @@ void GenerateRun::AddReplies(ReplyFormat format, std::string_view text) {
                       reinterpret_cast<uintptr_t>(this) + reading_.replies.size();
     reading_.replies.push_back(options);
   }
-  const Tokenizer& tokenizer = model_->tokenizer();
-  for (const std::string& marker : MarkerTokens(options.format)) {
+  const text::Tokenizer& tokenizer = model_->tokenizer();
+  for (const std::string& marker : reply::MarkerTokens(options.format)) {
     const int32_t id = tokenizer.TokenToId(marker);
     if (id >= 0 && tokenizer.IsSpecial(id)) shown_.push_back(id);
   }
@@ -319,10 +320,11 @@ Status GenerateRun::Prepare(GeneratePrompt* prompt) {
         prompt->field);
   }
   if (context_.memory != nullptr) {
-    PENSTOCK_RETURN_IF_ERROR(context_.memory->Take(tokens * static_cast<int64_t>(sizeof(int32_t)) +
-                                                   WaitingBytes(request_->sampling.options)));
+    PENSTOCK_RETURN_IF_ERROR(
+        context_.memory->Take(tokens * static_cast<int64_t>(sizeof(int32_t)) +
+                              generate::WaitingBytes(request_->sampling.options)));
   }
-  auto job = std::make_unique<DecodeJob>();
+  auto job = std::make_unique<generate::DecodeJob>();
   job->sampling = request_->sampling.With(model_->defaults());
   auto& most = job->sampling.max_tokens;
   if (request_->prompt_only) {
@@ -354,13 +356,14 @@ Status GenerateRun::Prepare(GeneratePrompt* prompt) {
 void GenerateRun::SubmitAll() {
   begun_.model = request_->model.empty() ? model_->name() : request_->model;
   reading_.model = model_;
-  if (RequestTrace* const trace = context_.trace.get()) trace->Enter(Stage::kQueue);
+  if (metrics::RequestTrace* const trace = context_.trace.get())
+    trace->Enter(metrics::Stage::kQueue);
   {
     const std::lock_guard lock(mutex_);
     left_ = 1 + jobs_.size();
   }
   submitting_ = true;
-  std::vector<std::unique_ptr<DecodeJob>> jobs = std::move(jobs_);
+  std::vector<std::unique_ptr<generate::DecodeJob>> jobs = std::move(jobs_);
   size_t taken = 0;
   Status status;
   try {
@@ -388,11 +391,11 @@ void GenerateRun::DropOne() {
   const auto now = Clock::now();
   end.times.prompt = (decoding_ ? first_token_ : now) - begin_;
   if (decoding_) end.times.decode = now - first_token_;
-  if (RequestTrace* const trace = context_.trace.get()) {
+  if (metrics::RequestTrace* const trace = context_.trace.get()) {
     if (end.status.ok()) trace->SetTokens(end.usage.prompt_tokens + end.usage.completion_tokens);
-    trace->Enter(Stage::kComplete);
+    trace->Enter(metrics::Stage::kComplete);
   }
-  Usage usage;
+  encode::Usage usage;
   usage.prompt_tokens = end.usage.prompt_tokens;
   parts_.metrics->CountTokens(Behaviour::kGenerate, usage, {});
   const auto answer = std::exchange(answer_, nullptr);
@@ -472,12 +475,12 @@ void Service::Generate(TextRequest request, RequestContext context,
         end->Push({std::move(result).status(), {}});
       });
   if (!answer) {
-    const auto engine = impl_->registry->Find<DecoderEngine>(request.model);
+    const auto engine = impl_->registry->Find<engine::DecoderEngine>(request.model);
     if (engine.ok()) (*engine)->scheduler().CountRefused(context.priority);
     return;
   }
   if (request.keep_alive) context.keep_alive = request.keep_alive;
-  context.cache_salt = JoinCacheSalt(context.cache_salt, request.cache_salt);
+  context.cache_salt = cache::JoinCacheSalt(context.cache_salt, request.cache_salt);
   const auto owned = std::make_shared<TextRequest>(std::move(request));
   impl_->WithModel(owned->model, Impl::UseOf(Behaviour::kGenerate), std::move(context), answer,
                    [this, owned, feed = std::move(feed), answer](RequestContext with) {
@@ -510,4 +513,4 @@ void Service::Render(RenderRequest request, RequestContext context, Callback<Ren
                    });
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

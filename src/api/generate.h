@@ -19,7 +19,7 @@
 #include "common/worker_pool.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 
 // What a request needs besides its model.
 struct GenerateParts {
@@ -39,12 +39,12 @@ void StartGenerate(const GenerateParts& parts, std::shared_ptr<GenerateModel> mo
 
 // The model by name, which must generate text; "" = the first that does. kNotFound lists names;
 // kInvalidArgument says what the model is for and which one generates text.
-Expected<std::shared_ptr<GenerateModel>> FindGenerateModel(const Registry& registry,
+Expected<std::shared_ptr<GenerateModel>> FindGenerateModel(const registry::Registry& registry,
                                                            const std::string& name);
 
 // Why the model of that name, which is not an encoder, does not offer an encoder's behaviour, and
 // which model does.
-Status CannotEncode(const Registry& registry, const std::string& name, Behaviour behaviour,
-                    const ModelUse& use);
+Status CannotEncode(const registry::Registry& registry, const std::string& name,
+                    Behaviour behaviour, const registry::ModelUse& use);
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -5,19 +5,19 @@
 #include "api/request_checks.h"
 #include "reply/reply_format.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 // Whether the template has a place for what the conversation brings. Without it the model would
 // never see the tools, and the client would wait for calls in vain.
 Status CheckPlaces(const ChatPrompt& chat, const std::string& source, const std::string& model) {
-  if (!chat.tools.is_null() && !TakesTools(source)) {
+  if (!chat.tools.is_null() && !reply::TakesTools(source)) {
     return Status::InvalidArgument(
         fmt::format("model '{}' does not support tools: its chat template has no place for them",
                     model),
         "tools");
   }
-  if (!chat.thinking_field.empty() && !TakesThinking(source)) {
+  if (!chat.thinking_field.empty() && !reply::TakesThinking(source)) {
     return Status::InvalidArgument(
         fmt::format("model '{}' does not support thinking, which '{}' asks for: its chat template "
                     "has no place for it",
@@ -29,22 +29,23 @@ Status CheckPlaces(const ChatPrompt& chat, const std::string& source, const std:
 
 class EngineModel final : public GenerateModel {
  public:
-  explicit EngineModel(Lease<DecoderEngine> engine) : engine_(std::move(engine)) {}
+  explicit EngineModel(registry::Lease<engine::DecoderEngine> engine)
+      : engine_(std::move(engine)) {}
 
   const std::string& name() const override { return engine_->name(); }
-  const Tokenizer& tokenizer() const override { return engine_->tokenizer(); }
+  const text::Tokenizer& tokenizer() const override { return engine_->tokenizer(); }
   int32_t context() const override { return engine_->context(); }
-  const GenerationDefaults& defaults() const override { return engine_->model().defaults; }
+  const sample::GenerationDefaults& defaults() const override { return engine_->model().defaults; }
 
   Expected<std::string> Render(ChatPrompt chat, const RequestContext& request) const override {
-    const Expected<ChatTemplate>& made = TemplateOf(chat);
+    const Expected<chat::ChatTemplate>& made = TemplateOf(chat);
     if (!made.ok()) {
       return Status::InvalidArgument(
           made.status().message() + " when it is served, and /v1/completions needs none",
           "messages");
     }
     PENSTOCK_RETURN_IF_ERROR(CheckPlaces(chat, made->source(), engine_->name()));
-    ChatInput input;
+    chat::ChatInput input;
     input.messages = std::move(chat.messages);
     if (!chat.tools.is_null()) input.tools = std::move(chat.tools);
     if (!chat.kwargs.is_null()) input.variables = std::move(chat.kwargs);
@@ -54,45 +55,45 @@ class EngineModel final : public GenerateModel {
     return made->Render(input, &request);
   }
 
-  ReplyFormat reply_format(const ChatPrompt& chat) const override {
-    const Expected<ChatTemplate>& made = TemplateOf(chat);
-    return made.ok() ? DetectReplyFormat(made->source()) : ReplyFormat();
+  reply::ReplyFormat reply_format(const ChatPrompt& chat) const override {
+    const Expected<chat::ChatTemplate>& made = TemplateOf(chat);
+    return made.ok() ? reply::DetectReplyFormat(made->source()) : reply::ReplyFormat();
   }
 
-  Status Submit(std::unique_ptr<DecodeJob> job) override {
+  Status Submit(std::unique_ptr<generate::DecodeJob> job) override {
     return engine_->scheduler().Submit(std::move(job));
   }
 
  private:
-  const Expected<ChatTemplate>& TemplateOf(const ChatPrompt& chat) const {
+  const Expected<chat::ChatTemplate>& TemplateOf(const ChatPrompt& chat) const {
     return engine_->chat_template(!chat.tools.is_null());
   }
 
-  const Lease<DecoderEngine> engine_;
+  const registry::Lease<engine::DecoderEngine> engine_;
 };
 
 }  // namespace
 
-Expected<std::shared_ptr<GenerateModel>> FindGenerateModel(const Registry& registry,
+Expected<std::shared_ptr<GenerateModel>> FindGenerateModel(const registry::Registry& registry,
                                                            const std::string& name) {
-  auto found = registry.Find<DecoderEngine>(name);
+  auto found = registry.Find<engine::DecoderEngine>(name);
   if (found.ok()) return std::shared_ptr<GenerateModel>(new EngineModel(*std::move(found)));
   if (found.code() != StatusCode::kUnsupported) return found.status();
   const auto known = registry.Look(name, {});
-  if (!known || known->purpose.capability == Capability::kGenerate) return found.status();
-  const auto other = registry.Look("", {.capability = Capability::kGenerate});
+  if (!known || known->purpose.capability == engine::Capability::kGenerate) return found.status();
+  const auto other = registry.Look("", {.capability = engine::Capability::kGenerate});
   return Status::InvalidArgument(fmt::format("model '{}' {}, and generates no text{}", known->name,
                                              PurposeText(known->purpose),
                                              other ? fmt::format("; '{}' does", other->name) : ""),
                                  "model");
 }
 
-Status CannotEncode(const Registry& registry, const std::string& name, Behaviour behaviour,
-                    const ModelUse& use) {
+Status CannotEncode(const registry::Registry& registry, const std::string& name,
+                    Behaviour behaviour, const registry::ModelUse& use) {
   // Without a name it is the first model, whatever it does.
   auto known = registry.Look(name, {});
-  if (!known) known = registry.Look(name, {.capability = Capability::kGenerate});
-  if (!known) known = registry.Look(name, {.capability = Capability::kTensors});
+  if (!known) known = registry.Look(name, {.capability = engine::Capability::kGenerate});
+  if (!known) known = registry.Look(name, {.capability = engine::Capability::kTensors});
   const auto other = registry.Look("", use);
   return Status::InvalidArgument(
       fmt::format("model '{}' {}, not {}{}", known ? known->name : name,
@@ -101,4 +102,4 @@ Status CannotEncode(const Registry& registry, const std::string& name, Behaviour
       "model");
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

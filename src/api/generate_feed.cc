@@ -2,14 +2,14 @@
 
 #include "common/exception_status.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 // Bytes of a list's entry, with what the heap adds.
 constexpr size_t kEntryBytes = 32;
 
-ReplyDelta Content(std::string_view text) {
-  ReplyDelta delta;
+reply::ReplyDelta Content(std::string_view text) {
+  reply::ReplyDelta delta;
   delta.text = std::string(text);
   return delta;
 }
@@ -28,7 +28,7 @@ void GenerateFeed::Begin(GenerateBegun begun, Reading reading) {
 
 Status GenerateFeed::Add(Raw raw) {
   const auto bytes = static_cast<int64_t>(sizeof(Raw) + kEntryBytes + raw.text.size() +
-                                          raw.token.top.size() * sizeof(TokenLogprob));
+                                          raw.token.top.size() * sizeof(sample::TokenLogprob));
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
@@ -43,7 +43,8 @@ Status GenerateFeed::Add(Raw raw) {
   return Status::Ok();
 }
 
-void GenerateFeed::AddPrompt(int32_t prompt, std::span<const GeneratedToken> tokens, bool last) {
+void GenerateFeed::AddPrompt(int32_t prompt, std::span<const generate::GeneratedToken> tokens,
+                             bool last) {
   Raw raw;
   raw.choice = prompt;
   raw.prompt.assign(tokens.begin(), tokens.end());
@@ -57,7 +58,8 @@ void GenerateFeed::AddPrompt(int32_t prompt, std::span<const GeneratedToken> tok
   if (first) wake_();
 }
 
-Status GenerateFeed::AddToken(int32_t choice, const GeneratedToken& token, std::string_view text) {
+Status GenerateFeed::AddToken(int32_t choice, const generate::GeneratedToken& token,
+                              std::string_view text) {
   Raw raw;
   raw.choice = choice;
   raw.token = token;
@@ -65,8 +67,8 @@ Status GenerateFeed::AddToken(int32_t choice, const GeneratedToken& token, std::
   return Add(std::move(raw));
 }
 
-Status GenerateFeed::AddChoiceEnd(int32_t choice, FinishReason reason, std::string_view text,
-                                  int stop_string) {
+Status GenerateFeed::AddChoiceEnd(int32_t choice, generate::FinishReason reason,
+                                  std::string_view text, int stop_string) {
   Raw raw;
   raw.choice = choice;
   raw.ends = true;
@@ -113,19 +115,20 @@ std::optional<GenerateEvent> GenerateFeed::Next() {
 }
 
 void GenerateFeed::ReadText(Choice* choice, std::string_view text,
-                            std::vector<ReplyDelta>* deltas) const {
+                            std::vector<reply::ReplyDelta>* deltas) const {
   if (text.empty()) return;
   if (choice->parser) return choice->parser->Add(text, deltas);
   deltas->push_back(Content(text));
 }
 
-TokenInfo GenerateFeed::InfoOf(const GeneratedToken& token) const {
+TokenInfo GenerateFeed::InfoOf(const generate::GeneratedToken& token) const {
   const auto fill = [&](int32_t id, float logprob) {
     return TokenText{id, logprob, texts_->IsSpecial(id), texts_->Bytes(id)};
   };
   TokenInfo info;
   static_cast<TokenText&>(info) = fill(token.id, token.logprob);
-  for (const TokenLogprob& other : token.top) info.top.push_back(fill(other.id, other.logprob));
+  for (const sample::TokenLogprob& other : token.top)
+    info.top.push_back(fill(other.id, other.logprob));
   return info;
 }
 
@@ -135,7 +138,7 @@ GenerateEvent GenerateFeed::Read(Raw raw) {
     part.prompt = raw.choice;
     part.last = raw.ends;
     if (texts_ == nullptr) return part;
-    for (const GeneratedToken& token : raw.prompt) part.tokens.push_back(InfoOf(token));
+    for (const generate::GeneratedToken& token : raw.prompt) part.tokens.push_back(InfoOf(token));
     return part;
   }
   const auto index = static_cast<size_t>(raw.choice);
@@ -165,4 +168,4 @@ GenerateEvent GenerateFeed::Read(Raw raw) {
   return part;
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

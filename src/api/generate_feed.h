@@ -26,7 +26,7 @@
 #include "common/byte_budget.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::api {
 
 class GenerateFeed {
  public:
@@ -38,8 +38,8 @@ class GenerateFeed {
 
   // How the consumer makes parts of tokens.
   struct Reading {
-    std::shared_ptr<GenerateModel> model;  // its tokenizer is used until the end
-    std::vector<ReplyOptions> replies;     // of each choice; empty: all is content
+    std::shared_ptr<GenerateModel> model;      // its tokenizer is used until the end
+    std::vector<reply::ReplyOptions> replies;  // of each choice; empty: all is content
     bool logprobs = false;
   };
 
@@ -49,10 +49,11 @@ class GenerateFeed {
   void Begin(GenerateBegun begun, Reading reading);
   // The memory for the tokens was taken before. `last`: the prompt is whole. The consumer is woken,
   // so that it makes texts of tokens while more are computed.
-  void AddPrompt(int32_t prompt, std::span<const GeneratedToken> tokens, bool last);
+  void AddPrompt(int32_t prompt, std::span<const generate::GeneratedToken> tokens, bool last);
   // AddToken and AddChoiceEnd fail if no memory is left; then the request is to be ended.
-  Status AddToken(int32_t choice, const GeneratedToken& token, std::string_view text);
-  Status AddChoiceEnd(int32_t choice, FinishReason reason, std::string_view text, int stop_string);
+  Status AddToken(int32_t choice, const generate::GeneratedToken& token, std::string_view text);
+  Status AddChoiceEnd(int32_t choice, generate::FinishReason reason, std::string_view text,
+                      int stop_string);
   // The last; only the first call counts.
   void End(GenerateEnd end) noexcept;
 
@@ -63,21 +64,22 @@ class GenerateFeed {
   struct Raw {
     int32_t choice = 0;  // or prompt
     bool ends = false;
-    std::vector<GeneratedToken> prompt;  // of a PromptPart, where not empty
-    FinishReason reason = FinishReason::kStop;
+    std::vector<generate::GeneratedToken> prompt;  // of a PromptPart, where not empty
+    generate::FinishReason reason = generate::FinishReason::kStop;
     int stop_string = -1;
-    GeneratedToken token;
+    generate::GeneratedToken token;
     std::string text;
   };
   struct Choice {
-    std::optional<ReplyParser> parser;
+    std::optional<reply::ReplyParser> parser;
     int32_t tokens = 0;
   };
 
   Status Add(Raw raw);
   GenerateEvent Read(Raw raw);
-  TokenInfo InfoOf(const GeneratedToken& token) const;
-  void ReadText(Choice* choice, std::string_view text, std::vector<ReplyDelta>* deltas) const;
+  TokenInfo InfoOf(const generate::GeneratedToken& token) const;
+  void ReadText(Choice* choice, std::string_view text,
+                std::vector<reply::ReplyDelta>* deltas) const;
 
   const bool each_;
   const std::function<void()> wake_;
@@ -101,4 +103,4 @@ class GenerateFeed {
   std::unique_ptr<TokenTexts> texts_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

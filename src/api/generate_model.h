@@ -13,23 +13,23 @@
 #include "sample/generation_defaults.h"
 #include "text/tokenizer.h"
 
-namespace penstock {
+namespace penstock::api {
 
 class GenerateModel {
  public:
   virtual ~GenerateModel() = default;
   virtual const std::string& name() const = 0;
-  virtual const Tokenizer& tokenizer() const = 0;
+  virtual const text::Tokenizer& tokenizer() const = 0;
   virtual int32_t context() const = 0;  // tokens of prompt and text together
-  virtual const GenerationDefaults& defaults() const = 0;
+  virtual const sample::GenerationDefaults& defaults() const = 0;
   // The chat template's text of a conversation, which goes as soon as there is a text. The
   // rendering takes its memory of the request's. kInvalidArgument: the model has no template, or
   // the template refuses the conversation.
   virtual Expected<std::string> Render(ChatPrompt chat, const RequestContext& request) const = 0;
   // How the model writes thinking and calls of tools; by the template of that conversation.
-  virtual ReplyFormat reply_format(const ChatPrompt& chat) const = 0;
+  virtual reply::ReplyFormat reply_format(const ChatPrompt& chat) const = 0;
   // As DecodeScheduler::Submit.
-  virtual Status Submit(std::unique_ptr<DecodeJob> job) = 0;
+  virtual Status Submit(std::unique_ptr<generate::DecodeJob> job) = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -13,7 +13,7 @@
 #include "engine/fake_engine.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 using testing::ElementsAre;
@@ -23,15 +23,15 @@ using testing::HasSubstr;
 class FakeModel final : public GenerateModel {
  public:
   const std::string& name() const override { return name_; }
-  const Tokenizer& tokenizer() const override { return tokenizer_; }
+  const text::Tokenizer& tokenizer() const override { return tokenizer_; }
   int32_t context() const override { return 20; }
-  const GenerationDefaults& defaults() const override { return defaults_; }
+  const sample::GenerationDefaults& defaults() const override { return defaults_; }
   Expected<std::string> Render(ChatPrompt chat, const RequestContext&) const override {
     if (chat.messages.array() == nullptr) return Status::InvalidArgument("no", "messages");
     return std::string("t2 t3");
   }
-  ReplyFormat reply_format(const ChatPrompt&) const override { return format; }
-  Status Submit(std::unique_ptr<DecodeJob> job) override {
+  reply::ReplyFormat reply_format(const ChatPrompt&) const override { return format; }
+  Status Submit(std::unique_ptr<generate::DecodeJob> job) override {
     const std::lock_guard lock(mutex_);
     if (jobs.size() == refused_from) {
       return Status(StatusCode::kResourceExhausted, "full").WithRetryAfter(7);
@@ -40,15 +40,15 @@ class FakeModel final : public GenerateModel {
     return Status::Ok();
   }
 
-  std::vector<std::unique_ptr<DecodeJob>> jobs;
+  std::vector<std::unique_ptr<generate::DecodeJob>> jobs;
   size_t refused_from = 100;
-  ReplyFormat format;
-  GenerationDefaults defaults_;
+  reply::ReplyFormat format;
+  sample::GenerationDefaults defaults_;
 
  private:
   std::mutex mutex_;
   const std::string name_ = "fake";
-  const FakeTokenizer tokenizer_;
+  const engine::FakeTokenizer tokenizer_;
 };
 
 class GenerateTest : public testing::Test {
@@ -68,9 +68,9 @@ class GenerateTest : public testing::Test {
     request.prompts.emplace_back().value = text;
     return request;
   }
-  static GeneratedToken Token(int32_t id) { return {id, -1, {{id, -1}}}; }
+  static generate::GeneratedToken Token(int32_t id) { return {id, -1, {{id, -1}}}; }
   void EndJob(size_t job, const Status& status = Status::Ok()) {
-    DecodeUsage usage;
+    generate::DecodeUsage usage;
     usage.prompt_tokens = static_cast<int32_t>(model_->jobs[job]->prompt.size());
     usage.completion_tokens = 2;
     usage.cached_tokens = 1;
@@ -93,7 +93,7 @@ class GenerateTest : public testing::Test {
     return event && std::holds_alternative<T>(*event) ? std::get<T>(*std::move(event)) : T();
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   ServiceMetrics service_metrics_{&metrics_};
   ServiceOptions options_;
   WorkerPool pool_{1, 10};
@@ -106,11 +106,11 @@ TEST_F(GenerateTest, TheTraceHasTheTokensOfTheLongestText) {
   TextRequest request = Text("t5");
   request.samples = 2;
   RequestContext context;
-  const auto trace = std::make_shared<RequestTrace>(Clock::now());
+  const auto trace = std::make_shared<metrics::RequestTrace>(Clock::now());
   context.trace = trace;
   Start(std::move(request), context);
   ASSERT_EQ(model_->jobs.size(), 1u);
-  DecodeSink& sink = *model_->jobs[0]->sink;
+  generate::DecodeSink& sink = *model_->jobs[0]->sink;
   EXPECT_EQ(trace->text_tokens(), 0);
   for (const int32_t sample : {0, 1, 1, 1, 0}) sink.OnToken(sample, Token(5), "a");
   EXPECT_EQ(trace->text_tokens(), 3);
@@ -128,7 +128,7 @@ TEST_F(GenerateTest, PromptsBecomeJobsAndTokensEvents) {
   model_->defaults_.top_k = 3;
   Start(std::move(request));
   ASSERT_EQ(model_->jobs.size(), 2u);
-  const DecodeJob& first = *model_->jobs[0];
+  const generate::DecodeJob& first = *model_->jobs[0];
   EXPECT_THAT(first.prompt, ElementsAre(0, 5, 6, 1));
   EXPECT_EQ(first.samples, 2);
   EXPECT_EQ(first.sampling.temperature, 0.5f);
@@ -144,7 +144,7 @@ TEST_F(GenerateTest, PromptsBecomeJobsAndTokensEvents) {
   model_->jobs[1]->sink->OnToken(1, Token(5), "a");
   model_->jobs[1]->sink->OnToken(1, Token(6), "b");
   EXPECT_EQ(woken_, before + 1) << "woken once for what it has not seen";
-  model_->jobs[1]->sink->OnSampleEnd(1, FinishReason::kLength, "c", -1);
+  model_->jobs[1]->sink->OnSampleEnd(1, generate::FinishReason::kLength, "c", -1);
   const auto part = Next<GeneratedPart>();
   EXPECT_EQ(part.choice, 3);
   ASSERT_EQ(part.deltas.size(), 1u);
@@ -153,7 +153,7 @@ TEST_F(GenerateTest, PromptsBecomeJobsAndTokensEvents) {
   EXPECT_EQ(Next<GeneratedPart>().deltas.at(0).text, "b");
   const auto end = Next<ChoiceEnd>();
   EXPECT_EQ(end.choice, 3);
-  EXPECT_EQ(end.reason, FinishReason::kLength);
+  EXPECT_EQ(end.reason, generate::FinishReason::kLength);
   EXPECT_EQ(end.tokens, 2);
   EXPECT_EQ(end.deltas.at(0).text, "c");
   EndJob(0);
@@ -170,7 +170,7 @@ TEST_F(GenerateTest, PromptsBecomeJobsAndTokensEvents) {
 TEST_F(GenerateTest, AWholeAnswerWakesOnceAtTheEnd) {
   Start(Text("t5"));
   model_->jobs.at(0)->sink->OnToken(0, Token(5), "a");
-  model_->jobs[0]->sink->OnSampleEnd(0, FinishReason::kStop, "", 2);
+  model_->jobs[0]->sink->OnSampleEnd(0, generate::FinishReason::kStop, "", 2);
   EXPECT_EQ(woken_, 0);
   EndJob(0);
   EXPECT_EQ(woken_, 1);
@@ -248,7 +248,7 @@ TEST_F(GenerateTest, AConversationGoesOnceItIsRendered) {
   RequestContext context;
   context.memory = std::make_shared<RequestMemory>(budget, Priority::kInteractive);
   ChatPrompt chat;
-  chat.messages = JsonValue(JsonValue::Array());
+  chat.messages = chat::JsonValue(chat::JsonValue::Array());
   chat.held = std::make_shared<HeldMemory>(context.memory);
   ASSERT_TRUE(chat.held->Take(4 << 20).ok());
   TextRequest request;
@@ -326,8 +326,8 @@ TEST_F(GenerateTest, PromptsAreScored) {
   EXPECT_EQ(model_->jobs[0]->sampling.max_tokens, 1);
   Next<GenerateBegun>();
   const int before = woken_;
-  const std::vector<GeneratedToken> tokens = {Token(0), Token(5), Token(6), Token(1)};
-  DecodeSink* const first = model_->jobs[0]->sink.get();
+  const std::vector<generate::GeneratedToken> tokens = {Token(0), Token(5), Token(6), Token(1)};
+  generate::DecodeSink* const first = model_->jobs[0]->sink.get();
   first->OnPrompt(std::span(tokens).first(3));
   model_->jobs[1]->sink->OnPrompt(std::span(tokens).first(2));
   EXPECT_EQ(woken_, before + 1) << "though the answer is whole";
@@ -343,7 +343,7 @@ TEST_F(GenerateTest, PromptsAreScored) {
   EXPECT_EQ(part.prompt, 1);
   EXPECT_TRUE(part.last);
   EXPECT_TRUE(Next<PromptPart>().last);
-  first->OnSampleEnd(1, FinishReason::kLength, "", -1);
+  first->OnSampleEnd(1, generate::FinishReason::kLength, "", -1);
   EXPECT_EQ(Next<ChoiceEnd>().choice, 1);
   EndJob(0);
   EndJob(1);
@@ -392,12 +392,12 @@ TEST_F(GenerateTest, APromptAloneMayFillTheContext) {
 }
 
 TEST_F(GenerateTest, RepliesOfAChatAreParsed) {
-  model_->format = {"[SEP]", "</think>", false, ToolForm::kHermes};
+  model_->format = {"[SEP]", "</think>", false, reply::ToolForm::kHermes};
   TextRequest request;
   request.parses_reply = true;
-  request.tools = std::make_shared<const ToolSet>(std::vector<ReplyTool>{{"f", ""}});
+  request.tools = std::make_shared<const reply::ToolSet>(std::vector<reply::ReplyTool>{{"f", ""}});
   ChatPrompt chat;
-  chat.messages = JsonValue(JsonValue::Array());
+  chat.messages = chat::JsonValue(chat::JsonValue::Array());
   request.prompts.emplace_back().value = std::move(chat);
   Start(std::move(request));
   EXPECT_THAT(model_->jobs.at(0)->prompt, ElementsAre(2, 3)) << "no second template";
@@ -405,22 +405,22 @@ TEST_F(GenerateTest, RepliesOfAChatAreParsed) {
   model_->jobs[0]->sink->OnToken(0, Token(5), "[SEP]why</think>so");
   model_->jobs[0]->sink->OnToken(0, Token(6),
                                  "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>");
-  model_->jobs[0]->sink->OnSampleEnd(0, FinishReason::kStop, "", -1);
+  model_->jobs[0]->sink->OnSampleEnd(0, generate::FinishReason::kStop, "", -1);
   EndJob(0);
   Next<GenerateBegun>();
   std::string reasoning, content, name;
   int calls = 0;
   while (auto event = feed_->Next()) {
-    std::vector<ReplyDelta> deltas;
+    std::vector<reply::ReplyDelta> deltas;
     if (auto* part = std::get_if<GeneratedPart>(&*event)) deltas = part->deltas;
     if (auto* end = std::get_if<ChoiceEnd>(&*event)) {
       deltas = end->deltas;
       calls = end->calls;
     }
-    for (const ReplyDelta& delta : deltas) {
-      if (delta.kind == ReplyDelta::Kind::kReasoning) reasoning += delta.text;
-      if (delta.kind == ReplyDelta::Kind::kContent) content += delta.text;
-      if (delta.kind == ReplyDelta::Kind::kCallBegin) name = delta.name;
+    for (const reply::ReplyDelta& delta : deltas) {
+      if (delta.kind == reply::ReplyDelta::Kind::kReasoning) reasoning += delta.text;
+      if (delta.kind == reply::ReplyDelta::Kind::kContent) content += delta.text;
+      if (delta.kind == reply::ReplyDelta::Kind::kCallBegin) name = delta.name;
     }
   }
   EXPECT_EQ(reasoning, "why");
@@ -452,4 +452,4 @@ TEST(CheckGenerate, CountsTexts) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -18,15 +18,17 @@
 #include "sample/sampling_options.h"
 
 namespace penstock {
-
 class HeldMemory;
+}  // namespace penstock
+
+namespace penstock::api {
 
 // A conversation, for the model's chat template.
 struct ChatPrompt {
   std::shared_ptr<HeldMemory> held;  // the memory of the values below; null: not counted
-  JsonValue messages;                // an array of objects
-  JsonValue tools;                   // an array of objects; null: none
-  JsonValue kwargs;                  // an object: more variables for the template; null: none
+  chat::JsonValue messages;          // an array of objects
+  chat::JsonValue tools;             // an array of objects; null: none
+  chat::JsonValue kwargs;            // an object: more variables for the template; null: none
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   // The field that asks the model to think; "": none does. A template without a place for it is an
@@ -47,10 +49,10 @@ struct GeneratePrompt {
 struct SamplingRequest {
   std::optional<float> temperature, top_p, min_p, repetition_penalty;
   std::optional<int32_t> top_k;
-  SamplingOptions options;  // all other settings; those above are not read
+  sample::SamplingOptions options;  // all other settings; those above are not read
 
-  SamplingOptions With(const GenerationDefaults& model) const {
-    SamplingOptions all = options;
+  sample::SamplingOptions With(const sample::GenerationDefaults& model) const {
+    sample::SamplingOptions all = options;
     model.ApplyTo(&all);
     all.max_tokens = options.max_tokens;
     if (!options.stop.empty()) all.stop = options.stop;
@@ -76,7 +78,7 @@ struct TextRequest {
   std::optional<int32_t> max_tokens_default;
   // Whether thinking and tool calls are told apart from content, for conversations.
   bool parses_reply = false;
-  std::shared_ptr<const ToolSet> tools;  // that may be called; null: none
+  std::shared_ptr<const reply::ToolSet> tools;  // that may be called; null: none
   bool parallel_calls = true;
   bool whole_calls = false;    // arguments of a call come at once, also where the answer streams
   bool echoes_prompt = false;  // GenerateBegun has the prompts' texts
@@ -127,17 +129,17 @@ struct PromptPart {
 // What became certain with a token of a choice. Without parses_reply all is kContent.
 struct GeneratedPart {
   int32_t choice = 0;
-  std::vector<ReplyDelta> deltas;
+  std::vector<reply::ReplyDelta> deltas;
   std::optional<TokenInfo> token;  // where log-probabilities are asked for
 };
 
 struct ChoiceEnd {
   int32_t choice = 0;
-  FinishReason reason = FinishReason::kStop;
-  int calls = 0;                   // of tools
-  int stop_string = -1;            // that ended it; -1: none did
-  int32_t tokens = 0;              // generated, the end token included
-  std::vector<ReplyDelta> deltas;  // the last of the text, which was held back
+  generate::FinishReason reason = generate::FinishReason::kStop;
+  int calls = 0;                          // of tools
+  int stop_string = -1;                   // that ended it; -1: none did
+  int32_t tokens = 0;                     // generated, the end token included
+  std::vector<reply::ReplyDelta> deltas;  // the last of the text, which was held back
 };
 
 // From the time the model was there.
@@ -165,4 +167,4 @@ struct RenderResponse {
   std::string prompt;
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

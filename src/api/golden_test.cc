@@ -12,7 +12,7 @@
 #include "cpu/cpu_backend.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 namespace fs = std::filesystem;
@@ -59,14 +59,14 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const std::string folder = std::string(PENSTOCK_GOLDEN_DIR "/") + GetParam();
-    auto backend = NewCpuBackend({.threads = 2, .pin = false});
+    auto backend = cpu::NewCpuBackend({.threads = 2, .pin = false});
     ASSERT_TRUE(backend.ok());
     backend_ = *std::move(backend);
-    registry_ = std::make_unique<Registry>(backend_.get(), &metrics_);
-    ModelSpec spec;
+    registry_ = std::make_unique<registry::Registry>(backend_.get(), &metrics_);
+    registry::ModelSpec spec;
     spec.name = "m";
     spec.reference = folder;
-    spec.options.encoder.dtype = DType::kF32;  // as the references
+    spec.options.encoder.dtype = numbers::DType::kF32;  // as the references
     ASSERT_TRUE(registry_->Add(std::move(spec)).ok());
     registry_->StartLoading();
     const Status loaded = registry_->WaitLoaded();
@@ -118,10 +118,10 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
       if (text.Has("text_pair")) input.second = *text.GetString("text_pair");
       for (const bool raw : {true, false}) {
         // The pipeline, not the folder, decides how classify scores a cross-encoder.
-        const bool reranks =
-            registry_->List()[0].As<EncoderEngine>()->task() == ModelTask::kReranking;
+        const bool reranks = registry_->List()[0].As<engine::EncoderEngine>()->task() ==
+                             families::ModelTask::kReranking;
         if (!raw && reranks) continue;
-        if (registry_->List()[0].As<EncoderEngine>()->folder().pair_template)
+        if (registry_->List()[0].As<engine::EncoderEngine>()->folder().pair_template)
           continue;  // takes no loose pairs
         ClassifyRequest request;
         request.inputs = {input};
@@ -135,8 +135,8 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
         for (const auto& label : labels) row[label.id] = label.score;
         ExpectClose(row, Numbers(*text.Find(raw ? "logits" : "scores")), kLogitErrorMax);
       }
-      if (input.second &&
-          registry_->List()[0].As<EncoderEngine>()->task() == ModelTask::kReranking) {
+      if (input.second && registry_->List()[0].As<engine::EncoderEngine>()->task() ==
+                              families::ModelTask::kReranking) {
         RerankRequest request;
         request.query = input.first;
         request.documents = {*input.second};
@@ -151,9 +151,9 @@ class GoldenServiceTest : public testing::TestWithParam<std::string> {
     }
   }
 
-  Metrics metrics_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Registry> registry_;
+  metrics::Metrics metrics_;
+  std::unique_ptr<program::Backend> backend_;
+  std::unique_ptr<registry::Registry> registry_;
   std::unique_ptr<Service> service_;
   std::optional<JsonDocument> expected_;
   int checked_ = 0;
@@ -181,4 +181,4 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenServiceTest, testing::ValuesIn(ModelNames
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GoldenServiceTest);
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

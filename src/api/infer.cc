@@ -17,12 +17,12 @@
 #include "common/printable.h"
 #include "engine/tensor_engine.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 constexpr int64_t kRowsMax = 1 << 30;
 
-std::string Names(const std::vector<TensorSpec>& specs) {
+std::string Names(const std::vector<signature::TensorSpec>& specs) {
   constexpr size_t kNamesMax = 20;
   std::string names;
   for (size_t i = 0; i < specs.size() && i < kNamesMax; ++i) {
@@ -33,7 +33,7 @@ std::string Names(const std::vector<TensorSpec>& specs) {
 }
 
 // The place of `name`, which most often is `likely`; nullopt: there is no such tensor.
-std::optional<size_t> Find(const std::vector<TensorSpec>& specs, const std::string& name,
+std::optional<size_t> Find(const std::vector<signature::TensorSpec>& specs, const std::string& name,
                            size_t likely) {
   if (likely < specs.size() && specs[likely].name == name) return likely;
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -56,31 +56,33 @@ bool HoldsElements(std::span<const std::byte> bytes, uint64_t count) {
 }
 
 Status CheckBytes(const InferCall::Input& input) {
-  const std::optional<uint64_t> count = ElementCount(input.shape);
-  if (input.type == ElementType::kBytes) {
+  const std::optional<uint64_t> count = signature::ElementCount(input.shape);
+  if (input.type == signature::ElementType::kBytes) {
     if (count && HoldsElements(input.bytes, *count)) return Status::Ok();
     return Status::InvalidArgument(
         fmt::format("input '{}' of shape {}: its {} bytes are not that many BYTES elements, each a "
                     "length of 4 bytes and that many bytes",
-                    Shown(input.name), ShapeText(input.shape), input.bytes.size()),
+                    Shown(input.name), signature::ShapeText(input.shape), input.bytes.size()),
         "inputs");
   }
-  const size_t size = ElementBytes(input.type);
+  const size_t size = signature::ElementBytes(input.type);
   if (count && *count * size == input.bytes.size()) return Status::Ok();
   const std::string needed =
       count ? fmt::format("instead of {}", *count * size) : "and its shape over 2^59 elements";
   return Status::InvalidArgument(
       fmt::format("input '{}' of shape {} and type {} has {} bytes {}", Shown(input.name),
-                  ShapeText(input.shape), ElementTypeName(input.type), input.bytes.size(), needed),
+                  signature::ShapeText(input.shape), signature::ElementTypeName(input.type),
+                  input.bytes.size(), needed),
       "inputs");
 }
 
 // The bytes of a result with `rows` rows; nullopt if the model's signature does not fix them.
-std::optional<uint64_t> ResultBytes(const TensorSpec& spec, bool batched, uint32_t rows) {
-  if (spec.type == ElementType::kBytes || !spec.shape) return std::nullopt;
-  uint64_t bytes = ElementBytes(spec.type) * (batched ? rows : 1);
+std::optional<uint64_t> ResultBytes(const signature::TensorSpec& spec, bool batched,
+                                    uint32_t rows) {
+  if (spec.type == signature::ElementType::kBytes || !spec.shape) return std::nullopt;
+  uint64_t bytes = signature::ElementBytes(spec.type) * (batched ? rows : 1);
   for (size_t i = batched ? 1 : 0; i < spec.shape->size(); ++i) {
-    const DimensionRange& dimension = (*spec.shape)[i];
+    const signature::DimensionRange& dimension = (*spec.shape)[i];
     if (!dimension.fixed()) return std::nullopt;
     bytes *= static_cast<uint64_t>(dimension.min);
   }
@@ -96,14 +98,14 @@ class InferRun {
 
  private:
   static void Await(InferCall* call);
-  static void Run(InferCall* call, Lease<TensorEngine> engine);
+  static void Run(InferCall* call, registry::Lease<engine::TensorEngine> engine);
   static Status Prepare(InferCall* call);
   static Status CheckVersion(const InferCall& call);
   static Status TakeInputs(InferCall* call);
   static Status TakeInput(InferCall* call, const InferCall::Input& input, size_t index);
   static Status CheckRows(InferCall* call);
   static Status TakeOutputs(InferCall* call);
-  static void OnDone(TensorJob* job, Status status);
+  static void OnDone(sched::TensorJob* job, Status status);
   static void Finish(InferCall* call, const Status& status);
 };
 
@@ -128,11 +130,11 @@ void InferRun::Start(Service* of, InferCall* call) {
     }
     if (refused.ok()) {
       if (call->context.keep_alive) return Await(call);
-      auto engine = service->registry->Find<TensorEngine>(call->model);
+      auto engine = service->registry->Find<engine::TensorEngine>(call->model);
       if (engine.ok()) return Run(call, *std::move(engine));
       refused = std::move(engine).status();
       if (refused.code() == StatusCode::kUnavailable &&
-          service->registry->MustAwait(call->model, {.capability = Capability::kTensors})) {
+          service->registry->MustAwait(call->model, {.capability = engine::Capability::kTensors})) {
         return Await(call);
       }
       if (refused.code() == StatusCode::kUnsupported) {
@@ -150,9 +152,9 @@ void InferRun::Await(InferCall* call) {
   Service::Impl* const service = call->service_->impl_.get();
   const auto answer = [call](const Status& status) { Finish(call, status); };
   service->WithModel(
-      call->model, {.capability = Capability::kTensors}, call->context, answer,
+      call->model, {.capability = engine::Capability::kTensors}, call->context, answer,
       [service, call](const RequestContext&) {
-        auto engine = service->registry->Find<TensorEngine>(call->model);
+        auto engine = service->registry->Find<engine::TensorEngine>(call->model);
         if (engine.ok()) return Run(call, *std::move(engine));
         Finish(call, engine.code() == StatusCode::kUnsupported
                          ? CannotInfer(*service->registry, call->model)
@@ -161,7 +163,7 @@ void InferRun::Await(InferCall* call) {
       /*has_slot=*/false);
 }
 
-void InferRun::Run(InferCall* call, Lease<TensorEngine> engine) {
+void InferRun::Run(InferCall* call, registry::Lease<engine::TensorEngine> engine) {
   call->lease_ = std::move(engine);
   Status status;
   try {
@@ -185,10 +187,10 @@ Status InferRun::Prepare(InferCall* call) {
   call->served_model_ = call->lease_->name();
   call->served_version_ = call->lease_->version();
   call->done = OnDone;
-  if (RequestTrace* const trace = call->context.trace.get()) {
+  if (metrics::RequestTrace* const trace = call->context.trace.get()) {
     trace->SetModel(call->served_model_);
     trace->SetRows(std::max<int64_t>(call->rows, 1));
-    trace->Enter(Stage::kQueue);
+    trace->Enter(metrics::Stage::kQueue);
   }
   return Status::Ok();
 }
@@ -203,9 +205,9 @@ Status InferRun::CheckVersion(const InferCall& call) {
 }
 
 Status InferRun::TakeInputs(InferCall* call) {
-  const TensorEngine& engine = *call->lease_;
-  const std::vector<TensorSpec>& specs = engine.signature().inputs;
-  TensorJob* const job = call;
+  const engine::TensorEngine& engine = *call->lease_;
+  const std::vector<signature::TensorSpec>& specs = engine.signature().inputs;
+  sched::TensorJob* const job = call;
   job->inputs.resize(specs.size());
   call->given_.assign(specs.size(), 0);
   for (size_t i = 0; i < call->inputs.size(); ++i) {
@@ -232,7 +234,7 @@ Status InferRun::TakeInputs(InferCall* call) {
 }
 
 Status InferRun::TakeInput(InferCall* call, const InferCall::Input& input, size_t index) {
-  const TensorSpec& spec = call->lease_->signature().inputs[index];
+  const signature::TensorSpec& spec = call->lease_->signature().inputs[index];
   if (std::exchange(call->given_[index], 1) != 0) {
     return Status::InvalidArgument(fmt::format("input '{}' is given twice", Shown(input.name)),
                                    "inputs");
@@ -240,17 +242,19 @@ Status InferRun::TakeInput(InferCall* call, const InferCall::Input& input, size_
   if (input.type != spec.type) {
     return Status::InvalidArgument(
         fmt::format("input '{}' has type {}; model '{}' takes {}", Shown(input.name),
-                    ElementTypeName(input.type), call->lease_->name(), ElementTypeName(spec.type)),
+                    signature::ElementTypeName(input.type), call->lease_->name(),
+                    signature::ElementTypeName(spec.type)),
         "inputs");
   }
   if (!spec.Takes(input.shape)) {
     return Status::InvalidArgument(
         fmt::format("input '{}' has shape {}; model '{}' takes {}", Shown(input.name),
-                    ShapeText(input.shape), call->lease_->name(), ShapeText(spec.shape)),
+                    signature::ShapeText(input.shape), call->lease_->name(),
+                    signature::ShapeText(spec.shape)),
         "inputs");
   }
   PENSTOCK_RETURN_IF_ERROR(CheckBytes(input));
-  TensorData& view = static_cast<TensorJob*>(call)->inputs[index];
+  signature::TensorData& view = static_cast<sched::TensorJob*>(call)->inputs[index];
   view.shape.assign(input.shape.begin(), input.shape.end());
   view.bytes = input.bytes;
   return Status::Ok();
@@ -258,8 +262,8 @@ Status InferRun::TakeInput(InferCall* call, const InferCall::Input& input, size_
 
 // All inputs are there, in shapes that the model takes.
 Status InferRun::CheckRows(InferCall* call) {
-  TensorJob* const job = call;
-  const TensorSignature& signature = call->lease_->signature();
+  sched::TensorJob* const job = call;
+  const signature::TensorSignature& signature = call->lease_->signature();
   job->rows = 1;
   if (signature.max_batch_size == 0) return Status::Ok();
   const int64_t rows = job->inputs[0].shape[0];
@@ -280,15 +284,15 @@ Status InferRun::CheckRows(InferCall* call) {
 }
 
 Status InferRun::TakeOutputs(InferCall* call) {
-  TensorJob* const job = call;
-  const TensorSignature& signature = call->lease_->signature();
-  const std::vector<TensorSpec>& specs = signature.outputs;
+  sched::TensorJob* const job = call;
+  const signature::TensorSignature& signature = call->lease_->signature();
+  const std::vector<signature::TensorSpec>& specs = signature.outputs;
   if (call->outputs.empty()) {
     call->outputs.resize(specs.size());
     for (size_t i = 0; i < specs.size(); ++i) call->outputs[i].name = specs[i].name;
   }
   job->results.resize(specs.size());
-  for (TensorResult& result : job->results) result.wanted = false;
+  for (sched::TensorResult& result : job->results) result.wanted = false;
   call->order_.resize(call->outputs.size());
   for (size_t i = 0; i < call->outputs.size(); ++i) {
     const InferCall::Output& output = call->outputs[i];
@@ -299,7 +303,7 @@ Status InferRun::TakeOutputs(InferCall* call) {
                       Shown(output.name), Names(specs)),
           "outputs");
     }
-    TensorResult& result = job->results[*index];
+    sched::TensorResult& result = job->results[*index];
     if (std::exchange(result.wanted, true)) {
       return Status::InvalidArgument(
           fmt::format("output '{}' is asked for twice", Shown(output.name)), "outputs");
@@ -318,14 +322,14 @@ Status InferRun::TakeOutputs(InferCall* call) {
   return Status::Ok();
 }
 
-void InferRun::OnDone(TensorJob* job, Status status) {
+void InferRun::OnDone(sched::TensorJob* job, Status status) {
   auto* const call = static_cast<InferCall*>(job);
   if (status.ok()) {
-    const std::vector<TensorSpec>& specs = call->lease_->signature().outputs;
+    const std::vector<signature::TensorSpec>& specs = call->lease_->signature().outputs;
     const bool filled = RunGuarded("the results of a request", [&] {
       for (size_t i = 0; i < call->outputs.size(); ++i) {
         const uint32_t index = call->order_[i];
-        const TensorResult& result = job->results[index];
+        const sched::TensorResult& result = job->results[index];
         InferCall::Output& output = call->outputs[i];
         output.type = specs[index].type;
         output.shape.assign(result.shape.begin(), result.shape.end());
@@ -354,7 +358,7 @@ void InferRun::Finish(InferCall* call, const Status& status) {
   }
   {
     // Until Done has returned, as the results are the model's. The call may be gone then.
-    const Lease<TensorEngine> lease = std::move(call->lease_);
+    const registry::Lease<engine::TensorEngine> lease = std::move(call->lease_);
     const std::shared_ptr<const void> in_run = std::move(call->in_run_);
     call->Done(status);
   }
@@ -363,10 +367,10 @@ void InferRun::Finish(InferCall* call, const Status& status) {
 
 void Service::Infer(InferCall* call) { InferRun::Start(this, call); }
 
-Expected<TensorStatistics> Service::InferStatistics(const std::string& model) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const Lease<TensorEngine> engine,
-                            impl_->registry->Find<TensorEngine>(model));
+Expected<sched::TensorStatistics> Service::InferStatistics(const std::string& model) const {
+  PENSTOCK_ASSIGN_OR_RETURN(const registry::Lease<engine::TensorEngine> engine,
+                            impl_->registry->Find<engine::TensorEngine>(model));
   return engine->scheduler().Statistics();
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

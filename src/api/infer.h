@@ -20,15 +20,15 @@
 #include "sched/tensor_job.h"
 #include "signature/element_type.h"
 
-namespace penstock {
+namespace penstock::api {
 
 class Service;
 
-class InferCall : private TensorJob {
+class InferCall : private sched::TensorJob {
  public:
   struct Input {
     std::string name;
-    ElementType type = ElementType::kFp32;
+    signature::ElementType type = signature::ElementType::kFp32;
     std::vector<int64_t> shape;
     // Elements row by row, little-endian, at any address. BYTES: each is a length of 4 bytes, then
     // that number of bytes.
@@ -39,7 +39,7 @@ class InferCall : private TensorJob {
     // In: where the result is to be put, which has room for it; empty: it is read from `bytes`.
     std::span<std::byte> sink;
     // Out. `bytes`: in `sink`, or valid until Done returns.
-    ElementType type = ElementType::kFp32;
+    signature::ElementType type = signature::ElementType::kFp32;
     std::vector<int64_t> shape;
     std::span<const std::byte> bytes;
   };
@@ -55,8 +55,8 @@ class InferCall : private TensorJob {
   std::vector<Input> inputs;
   // Those that are wanted, in this order; empty: all, in the model's order. Filled with results.
   std::vector<Output> outputs;
-  using TensorJob::context;
-  using TensorJob::may_lead;
+  using sched::TensorJob::context;
+  using sched::TensorJob::may_lead;
 
   // The response: the name and version of the model that answered; 0: it has no versions.
   const std::string& served_model() const { return served_model_; }
@@ -73,10 +73,10 @@ class InferCall : private TensorJob {
   std::string served_model_;
   int64_t served_version_ = 0;
   Service* service_ = nullptr;
-  Lease<TensorEngine> lease_;
+  registry::Lease<engine::TensorEngine> lease_;
   std::shared_ptr<const void> in_run_;  // the bulk run it belongs to
   std::vector<uint8_t> given_;          // by input of the model: whether it is there
   std::vector<uint32_t> order_;         // of `outputs`: which of the model's
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -11,14 +11,14 @@
 
 #include "metrics/thread_slot.h"
 
-namespace penstock {
+namespace penstock::api {
 
 class InferCounts {
  public:
-  void Begin() { slots_[ThreadSlot()].begun.fetch_add(1, std::memory_order_seq_cst); }
+  void Begin() { slots_[metrics::ThreadSlot()].begun.fetch_add(1, std::memory_order_seq_cst); }
   // The last thing that is done for a call: whoever waits for AllEnded may go on at once.
   void End(bool succeeded) {
-    Slot& slot = slots_[ThreadSlot()];
+    Slot& slot = slots_[metrics::ThreadSlot()];
     if (succeeded) slot.succeeded.fetch_add(1, std::memory_order_relaxed);
     slot.ended.fetch_add(1, std::memory_order_seq_cst);
   }
@@ -47,7 +47,7 @@ class InferCounts {
     return sum;
   }
 
-  std::array<Slot, kThreadSlots + 1> slots_;
+  std::array<Slot, metrics::kThreadSlots + 1> slots_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

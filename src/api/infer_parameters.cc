@@ -8,7 +8,7 @@
 
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 Status WrongValue(const InferParameter& parameter, std::string_view wanted) {
@@ -120,4 +120,4 @@ Status InferOutputParameters::Set(const InferParameter& parameter) {
   return SetShared(parameter, &shared_memory).status();
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

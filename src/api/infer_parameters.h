@@ -14,7 +14,7 @@
 #include "common/request_context.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::api {
 
 // Name and value point into the request. The front end
 // refuses unsigned numbers over 2^63 - 1, which have no type here.
@@ -68,4 +68,4 @@ struct InferOutputParameters {
   Status Set(const InferParameter& parameter);
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

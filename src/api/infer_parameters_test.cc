@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 using std::chrono::microseconds;
@@ -138,4 +138,4 @@ TEST(InferTensorParameters, WrongValuesAndClassificationAreRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -19,7 +19,7 @@
 #include "engine/tensor_engine.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 using testing::ElementsAre;
@@ -69,7 +69,7 @@ class TestCall final : public InferCall {
   std::vector<int64_t> Shape(const std::string& name) { return shapes_.at(name); }
 
   template <typename T>
-  void Add(const std::string& name, ElementType type, std::vector<int64_t> shape,
+  void Add(const std::string& name, signature::ElementType type, std::vector<int64_t> shape,
            const std::vector<T>& values) {
     inputs.push_back({name, type, std::move(shape), BytesOf(values)});
   }
@@ -105,28 +105,28 @@ class InferTest : public testing::Test {
  protected:
   // References with options of their own: `references` by name.
   void Serve(std::vector<std::pair<std::string, std::string>> references,
-             RegistryOptions options = {}, const ServiceOptions& limits = {}) {
+             registry::RegistryOptions options = {}, const ServiceOptions& limits = {}) {
     service_.reset();
-    registry_ = std::make_unique<Registry>(
+    registry_ = std::make_unique<registry::Registry>(
         nullptr, &metrics_,
-        [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
-          if (!IsBuiltinModel(spec.reference)) {
-            EncoderEngineOptions encoder;
+        [this](const registry::ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
+          if (!engine::IsBuiltinModel(spec.reference)) {
+            engine::EncoderEngineOptions encoder;
             encoder.name = spec.name;
-            return std::unique_ptr<Model>(
-                new EncoderEngine(FakeParts(ModelTask::kEmbedding), encoder, &metrics_));
+            return std::unique_ptr<engine::Model>(new engine::EncoderEngine(
+                engine::FakeParts(families::ModelTask::kEmbedding), encoder, &metrics_));
           }
-          TensorEngineOptions tensors = spec.options.tensors;
+          engine::TensorEngineOptions tensors = spec.options.tensors;
           tensors.name = spec.name;
           tensors.version = spec.version;
           PENSTOCK_ASSIGN_OR_RETURN(
-              std::unique_ptr<Model> model,
-              TensorEngine::Load(spec.reference, tensors, nullptr, &metrics_));
+              std::unique_ptr<engine::Model> model,
+              engine::TensorEngine::Load(spec.reference, tensors, nullptr, &metrics_));
           return model;
         },
         options);
     for (auto& [name, reference] : references) {
-      ModelSpec spec;
+      registry::ModelSpec spec;
       spec.name = name;
       spec.reference = reference;
       spec.version = name == "versioned" ? 3 : 0;
@@ -146,8 +146,8 @@ class InferTest : public testing::Test {
     const std::vector<int32_t> a(32, 5), b(32, 2);
     TestCall call;
     call.model = "add";
-    call.Add("INPUT0", ElementType::kInt32, {2, 16}, a);
-    call.Add("INPUT1", ElementType::kInt32, {2, 16}, b);
+    call.Add("INPUT0", signature::ElementType::kInt32, {2, 16}, a);
+    call.Add("INPUT1", signature::ElementType::kInt32, {2, 16}, b);
     change(&call);
     const Status status = Infer(&call);
     EXPECT_FALSE(status.ok());
@@ -155,8 +155,8 @@ class InferTest : public testing::Test {
     return status;
   }
 
-  Metrics metrics_;
-  std::unique_ptr<Registry> registry_;
+  metrics::Metrics metrics_;
+  std::unique_ptr<registry::Registry> registry_;
   std::unique_ptr<Service> service_;
 };
 
@@ -168,14 +168,14 @@ TEST_F(InferTest, IsCountedInStatisticsAndSamples) {
   for (int i = 0; i < 3; ++i) {
     TestCall call;
     call.model = "add";
-    const auto trace = std::make_shared<RequestTrace>(Clock::now());
+    const auto trace = std::make_shared<metrics::RequestTrace>(Clock::now());
     call.context.trace = trace;
-    call.Add("INPUT0", ElementType::kInt32, {2, 2}, a);
-    call.Add("INPUT1", ElementType::kInt32, {2, 2}, b);
+    call.Add("INPUT0", signature::ElementType::kInt32, {2, 2}, a);
+    call.Add("INPUT1", signature::ElementType::kInt32, {2, 2}, b);
     ASSERT_TRUE(Infer(&call).ok());
     EXPECT_STREQ(trace->model(), "add");
     EXPECT_EQ(trace->rows(), 2);
-    EXPECT_GT(trace->ns(Stage::kForward), 0);
+    EXPECT_GT(trace->ns(metrics::Stage::kForward), 0);
   }
   const auto told = [&] { return service_->GetStats().models.at(0); };
   ASSERT_TRUE(told().tensors);
@@ -206,8 +206,8 @@ TEST_F(InferTest, AddsRows) {
   TestCall call;
   call.model = "add";
   // In another order than the model's.
-  call.Add("INPUT1", ElementType::kInt32, {2, 2}, b);
-  call.Add("INPUT0", ElementType::kInt32, {2, 2}, a);
+  call.Add("INPUT1", signature::ElementType::kInt32, {2, 2}, b);
+  call.Add("INPUT0", signature::ElementType::kInt32, {2, 2}, a);
   ASSERT_TRUE(Infer(&call).ok());
   EXPECT_EQ(call.served_model(), "add");
   EXPECT_EQ(call.served_version(), 0);
@@ -215,7 +215,7 @@ TEST_F(InferTest, AddsRows) {
   EXPECT_THAT(call.Result<int32_t>("OUTPUT0"), ElementsAre(11, 22, 33, 44));
   EXPECT_THAT(call.Result<int32_t>("OUTPUT1"), ElementsAre(-9, -18, -27, -36));
   EXPECT_THAT(call.Shape("OUTPUT0"), ElementsAre(2, 2));
-  EXPECT_EQ(call.outputs[0].type, ElementType::kInt32);
+  EXPECT_EQ(call.outputs[0].type, signature::ElementType::kInt32);
 }
 
 TEST_F(InferTest, GivesTheOutputsThatAreAskedForWhereTheyAreWanted) {
@@ -223,8 +223,8 @@ TEST_F(InferTest, GivesTheOutputsThatAreAskedForWhereTheyAreWanted) {
   const std::vector<int32_t> a = {1, 2}, b = {10, 20};
   std::vector<int32_t> sink(2);
   TestCall call;
-  call.Add("INPUT0", ElementType::kInt32, {1, 2}, a);
-  call.Add("INPUT1", ElementType::kInt32, {1, 2}, b);
+  call.Add("INPUT0", signature::ElementType::kInt32, {1, 2}, a);
+  call.Add("INPUT1", signature::ElementType::kInt32, {1, 2}, b);
   call.Ask("OUTPUT1", std::as_writable_bytes(std::span(sink)));
   ASSERT_TRUE(Infer(&call).ok());  // without a name: the only model
   EXPECT_THAT(sink, ElementsAre(-9, -18));
@@ -238,8 +238,8 @@ TEST_F(InferTest, ACallIsUsedAgain) {
   TestCall call;
   call.model = "add";
   call.may_lead = true;
-  call.Add("INPUT0", ElementType::kInt32, {1, 2}, a);
-  call.Add("INPUT1", ElementType::kInt32, {1, 2}, b);
+  call.Add("INPUT0", signature::ElementType::kInt32, {1, 2}, a);
+  call.Add("INPUT1", signature::ElementType::kInt32, {1, 2}, b);
   for (int i = 1; i <= 100; ++i) {
     a[0] = i;
     service_->Infer(&call);
@@ -261,7 +261,7 @@ TEST_F(InferTest, LargerThanABatch) {
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   TestCall call;
   call.model = "same";
-  call.Add("INPUT0", ElementType::kFp32, {1000, 3}, values);
+  call.Add("INPUT0", signature::ElementType::kFp32, {1000, 3}, values);
   ASSERT_TRUE(Infer(&call).ok());
   EXPECT_EQ(call.Result<float>("OUTPUT0"), values);
   EXPECT_THAT(call.Shape("OUTPUT0"), ElementsAre(1000, 3));
@@ -274,21 +274,21 @@ TEST_F(InferTest, AnyTypeAndShape) {
   const std::vector<std::byte> texts = Texts({"", "a", "text"});
   TestCall call;
   call.model = "bytes";
-  call.Add("INPUT0", ElementType::kBytes, {3}, texts);
+  call.Add("INPUT0", signature::ElementType::kBytes, {3}, texts);
   ASSERT_TRUE(Infer(&call).ok());
   EXPECT_EQ(call.Result<std::byte>("OUTPUT0"), texts);
   EXPECT_THAT(call.Shape("OUTPUT0"), ElementsAre(3));
   TestCall batch;
   batch.model = "batch";
-  batch.Add("INPUT0", ElementType::kBytes, {3, 1}, texts);
+  batch.Add("INPUT0", signature::ElementType::kBytes, {3, 1}, texts);
   ASSERT_TRUE(Infer(&batch).ok());
   EXPECT_EQ(batch.Result<std::byte>("OUTPUT0"), texts);
 
   const std::vector<int64_t> four = {1, 2, 3, 4}, none;
   TestCall open;
   open.model = "open";
-  open.Add("INPUT0", ElementType::kInt64, {2, 2}, four);
-  open.Add("INPUT1", ElementType::kInt64, {0, 2}, none);
+  open.Add("INPUT0", signature::ElementType::kInt64, {2, 2}, four);
+  open.Add("INPUT1", signature::ElementType::kInt64, {0, 2}, none);
   ASSERT_TRUE(Infer(&open).ok());
   EXPECT_EQ(open.Result<int64_t>("OUTPUT0"), four);
   EXPECT_THAT(open.Shape("OUTPUT1"), ElementsAre(0, 2));
@@ -311,10 +311,10 @@ TEST_F(InferTest, WrongInputsAreRefusedByName) {
          "has no input 'other'; its inputs are INPUT0, INPUT1");
   expect(
       [&](TestCall* call) {
-        call->Add("third", ElementType::kInt32, {2, 16}, ints);
+        call->Add("third", signature::ElementType::kInt32, {2, 16}, ints);
       },
       "has no input 'third'");
-  expect([](TestCall* call) { call->inputs[1].type = ElementType::kFp32; },
+  expect([](TestCall* call) { call->inputs[1].type = signature::ElementType::kFp32; },
          "'INPUT1' has type FP32; model 'add' takes INT32");
   expect([](TestCall* call) { call->inputs[1].shape = {2, 15}; }, "'INPUT1' has shape [2,15]");
   expect([](TestCall* call) { call->inputs[1].shape = {32}; }, "'INPUT1' has shape [32]");
@@ -351,7 +351,7 @@ TEST_F(InferTest, BytesAreCounted) {
   const auto refused = [&](std::span<const std::byte> bytes, int64_t elements) {
     TestCall call;
     call.model = "bytes";
-    call.inputs.push_back({"INPUT0", ElementType::kBytes, {elements}, bytes});
+    call.inputs.push_back({"INPUT0", signature::ElementType::kBytes, {elements}, bytes});
     return Infer(&call).code() == StatusCode::kInvalidArgument;
   };
   const std::span<const std::byte> whole(texts);
@@ -370,7 +370,7 @@ TEST_F(InferTest, ASinkOfAResultOfUnknownSizeIsLookedAtInTheEnd) {
   const std::vector<int32_t> values = {1, 2, 3};
   std::vector<int32_t> sink(2);
   TestCall call;
-  call.Add("INPUT0", ElementType::kInt32, {3}, values);
+  call.Add("INPUT0", signature::ElementType::kInt32, {3}, values);
   call.Ask("OUTPUT0", std::as_writable_bytes(std::span(sink)));
   EXPECT_EQ(Infer(&call).code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(sink, ElementsAre(0, 0));
@@ -388,7 +388,7 @@ TEST_F(InferTest, TheVersionMustBeTheServedOne) {
     TestCall call;
     call.model = model;
     call.version = version;
-    call.Add("INPUT0", ElementType::kFp32, {1, 1}, one);
+    call.Add("INPUT0", signature::ElementType::kFp32, {1, 1}, one);
     const Status status = Infer(&call);
     EXPECT_EQ(call.served_version(), status.ok() && model == "versioned" ? 3 : 0);
     return status;
@@ -441,7 +441,7 @@ TEST_F(InferTest, OneFailingRowHurtsNoOther) {
   for (int i = 0; i < 64; ++i) {
     auto& call = calls.emplace_back(std::make_unique<TestCall>());
     call->model = "failing";
-    call->Add("INPUT0", ElementType::kFp32, {1, 1}, i % 16 == 7 ? bad : good);
+    call->Add("INPUT0", signature::ElementType::kFp32, {1, 1}, i % 16 == 7 ? bad : good);
   }
   for (const auto& call : calls) service_->Infer(call.get());
   for (int i = 0; i < 64; ++i) {
@@ -469,7 +469,7 @@ TEST_F(InferTest, TellsStatisticsAndModels) {
   const std::vector<int8_t> row(4);
   TestCall call;
   call.model = "versioned";
-  call.Add("INPUT0", ElementType::kInt8, {1, 4}, row);
+  call.Add("INPUT0", signature::ElementType::kInt8, {1, 4}, row);
   ASSERT_TRUE(Infer(&call).ok());
   // A run is counted once its results are handed out.
   while (service_->InferStatistics("versioned")->rows == 0) std::this_thread::yield();
@@ -490,7 +490,7 @@ TEST_F(InferTest, TellsStatisticsAndModels) {
   EXPECT_EQ(info.platform, "builtin");
   ASSERT_NE(info.signature, nullptr);
   EXPECT_EQ(info.signature->max_batch_size, 16);
-  EXPECT_EQ(ShapeText(info.signature->inputs[0].shape), "[1..,4]");
+  EXPECT_EQ(signature::ShapeText(info.signature->inputs[0].shape), "[1..,4]");
   EXPECT_GT(info.weights_memory, 0u);
   EXPECT_EQ(service_->Model("versioned")->name, "versioned");
 
@@ -504,7 +504,7 @@ TEST_F(InferTest, ARequestLoadsItsModel) {
   const std::vector<float> one = {1};
   TestCall call;
   call.model = "same";
-  call.Add("INPUT0", ElementType::kFp32, {1, 1}, one);
+  call.Add("INPUT0", signature::ElementType::kFp32, {1, 1}, one);
   ASSERT_TRUE(Infer(&call).ok());
   ASSERT_TRUE(registry_->Unload("same").get().ok());
   EXPECT_EQ(service_->InferStatistics("same").status().code(), StatusCode::kUnavailable);
@@ -522,7 +522,7 @@ TEST_F(InferTest, DrainWaitsForCallsThatAreUnderWay) {
   TestCall call, late;
   for (TestCall* each : {&call, &late}) {
     each->model = "slow";
-    each->Add("INPUT0", ElementType::kFp32, {1, 1}, one);
+    each->Add("INPUT0", signature::ElementType::kFp32, {1, 1}, one);
   }
   EXPECT_TRUE(service_->Drain(std::chrono::milliseconds(0)));
   service_->Infer(&call);
@@ -561,7 +561,7 @@ TEST_F(InferTest, DrainUnderLoad) {
         call->model = "same";
         call->succeeded = &succeeded;
         call->refused = &refused;
-        call->inputs.push_back({"INPUT0", ElementType::kFp32, {1, 1}, BytesOf(one)});
+        call->inputs.push_back({"INPUT0", signature::ElementType::kFp32, {1, 1}, BytesOf(one)});
       }
       while (!end) {
         for (const auto& call : calls) {
@@ -610,8 +610,8 @@ TEST_F(InferTest, ACallThatIsUsedAgainAllocatesNothing) {
     QuietCall call;
     call.model = "a-name-that-does-not-fit-a-short-string";
     call.may_lead = lead;
-    call.inputs.push_back({"INPUT0", ElementType::kInt32, {1, 2}, BytesOf(row)});
-    call.inputs.push_back({"INPUT1", ElementType::kInt32, {1, 2}, BytesOf(row)});
+    call.inputs.push_back({"INPUT0", signature::ElementType::kInt32, {1, 2}, BytesOf(row)});
+    call.inputs.push_back({"INPUT1", signature::ElementType::kInt32, {1, 2}, BytesOf(row)});
     for (int i = 0; i < 20; ++i) ASSERT_EQ(call.Infer(service_.get()), StatusCode::kOk);
     const long before = FailingNew::Allocations();
     for (int i = 0; i < 200; ++i) ASSERT_EQ(call.Infer(service_.get()), StatusCode::kOk);
@@ -627,8 +627,8 @@ TEST_F(InferTest, WithoutMemoryACallIsAnsweredOnce) {
   for (long nth = 1;; ++nth) {
     QuietCall call;
     call.model = "add";
-    call.inputs.push_back({"INPUT0", ElementType::kInt32, {1, 2}, BytesOf(row)});
-    call.inputs.push_back({"INPUT1", ElementType::kInt32, {1, 2}, BytesOf(row)});
+    call.inputs.push_back({"INPUT0", signature::ElementType::kInt32, {1, 2}, BytesOf(row)});
+    call.inputs.push_back({"INPUT1", signature::ElementType::kInt32, {1, 2}, BytesOf(row)});
     bool failed = false;
     {
       const FailingNew fail(nth);
@@ -651,7 +651,7 @@ TEST_F(InferTest, BulkRunsCountTheirCalls) {
   ASSERT_TRUE(run.ok());
   const std::vector<float> one = {1};
   TestCall call;
-  call.Add("INPUT0", ElementType::kFp32, {1, 1}, one);
+  call.Add("INPUT0", signature::ElementType::kFp32, {1, 1}, one);
   call.context.bulk_run = run->id;
   ASSERT_TRUE(Infer(&call).ok());
   std::promise<BulkRunEnded> ended;
@@ -662,4 +662,4 @@ TEST_F(InferTest, BulkRunsCountTheirCalls) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -11,67 +11,70 @@
 #include "registry/registry.h"
 #include "sched/scheduler_metrics.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 double Ratio(double part, double whole) {
   return whole > 0 ? part / whole : std::numeric_limits<double>::quiet_NaN();
 }
 
-double PercentileMs(const DurationSnapshot& times, double share) {
+double PercentileMs(const metrics::DurationSnapshot& times, double share) {
   if (times.count() == 0) return std::numeric_limits<double>::quiet_NaN();
   return times.percentile_ns(share) / 1e6;
 }
 
-void AddCache(const char* name, Metrics* metrics, double* hits, double* lookups, int64_t* bytes) {
-  const CacheMetrics cache = MakeCacheMetrics(name, metrics);
+void AddCache(const char* name, metrics::Metrics* metrics, double* hits, double* lookups,
+              int64_t* bytes) {
+  const cache::CacheMetrics cache = cache::MakeCacheMetrics(name, metrics);
   *hits = static_cast<double>(cache.hits->value());
   *lookups = *hits + static_cast<double>(cache.misses->value());
   *bytes += cache.bytes->value();
 }
 
-void AddTensorModel(const Registry::Entry& entry, Metrics* metrics, LoadSample* sample) {
-  const TensorMetrics done = TensorMetrics::Of(metrics, entry.name);
-  for (const QueueMetrics::Class& of : done.classes) {
+void AddTensorModel(const registry::Registry::Entry& entry, metrics::Metrics* metrics,
+                    LoadSample* sample) {
+  const sched::TensorMetrics done = sched::TensorMetrics::Of(metrics, entry.name);
+  for (const sched::QueueMetrics::Class& of : done.classes) {
     sample->tensor_batches += static_cast<double>(of.batches->value());
   }
   sample->tensor_rows += done.batch_rows.sum();
   sample->tensor_fill += done.batch_fill.sum();
-  const TensorEngine* const engine = entry.As<TensorEngine>();
+  const engine::TensorEngine* const engine = entry.As<engine::TensorEngine>();
   if (engine == nullptr) return;
   sample->now.tensor_queue.rows += engine->scheduler().queued_rows();
   sample->now.tensor_queue.bytes += engine->scheduler().queued_bytes();
 }
 
 // By name, so that the sums of a model go on where it is unloaded and comes again.
-void AddModel(const Registry::Entry& entry, Metrics* metrics, LoadSample* sample) {
+void AddModel(const registry::Registry::Entry& entry, metrics::Metrics* metrics,
+              LoadSample* sample) {
   sample->now.memory.weights += entry.bytes.weights;
   sample->now.memory.activations += entry.bytes.activations;
   sample->now.memory.kv += entry.bytes.cache;
   if (!entry.purpose) return;  // it did nothing yet
-  if (entry.purpose->capability == Capability::kTensors) {
+  if (entry.purpose->capability == engine::Capability::kTensors) {
     return AddTensorModel(entry, metrics, sample);
   }
-  const SchedulerMetrics queue = SchedulerMetrics::Of(metrics, entry.name);
+  const sched::SchedulerMetrics queue = sched::SchedulerMetrics::Of(metrics, entry.name);
   for (size_t c = 0; c < kPriorities; ++c) {
     sample->now.queues[c].requests += queue.classes[c].queue_requests->value();
     sample->now.queues[c].tokens += queue.classes[c].queue_units->value();
   }
-  if (entry.purpose->capability == Capability::kGenerate) {
-    const DecodeTotals done = DecodeMetrics::Of(metrics, entry.name).Read();
+  if (entry.purpose->capability == engine::Capability::kGenerate) {
+    const generate::DecodeTotals done = generate::DecodeMetrics::Of(metrics, entry.name).Read();
     sample->prompt_tokens += static_cast<double>(done.prompt_tokens);
     sample->generated_tokens += static_cast<double>(done.generated_tokens);
-    DecoderEngine* const engine = entry.As<DecoderEngine>();
+    engine::DecoderEngine* const engine = entry.As<engine::DecoderEngine>();
     if (engine == nullptr) return;
-    const DecodeStats stats = engine->scheduler().stats();
+    const generate::DecodeStats stats = engine->scheduler().stats();
     sample->now.texts_running += stats.running;
     sample->now.texts_waiting += stats.waiting;
-    sample->now.kv.bytes += stats.BytesOf(&CacheGroupStats::blocks);
-    sample->now.kv.used += stats.BytesOf(&CacheGroupStats::used);
-    sample->now.kv.cached += stats.BytesOf(&CacheGroupStats::cached);
+    sample->now.kv.bytes += stats.BytesOf(&generate::CacheGroupStats::blocks);
+    sample->now.kv.used += stats.BytesOf(&generate::CacheGroupStats::used);
+    sample->now.kv.cached += stats.BytesOf(&generate::CacheGroupStats::cached);
     return;
   }
-  const SchedulerStats done = queue.Read();
+  const sched::SchedulerStats done = queue.Read();
   sample->batches += static_cast<double>(done.batches);
   sample->rows += static_cast<double>(done.rows);
   sample->tokens += static_cast<double>(done.tokens);
@@ -84,12 +87,13 @@ void ServiceStats::Sample(LoadSample* sample) const {
   RotateIfDue();  // also while no request ends: this is called each second
   sample->seconds = std::chrono::duration<double>(Clock::now() - started_).count();
   sample->requests = requests_.Snapshot();
-  for (size_t s = 0; s < kStages; ++s) {
+  for (size_t s = 0; s < metrics::kStages; ++s) {
     sample->stage_s[s] = static_cast<double>(stages_[s]->sum_ns()) / 1e9;
   }
-  for (const Registry::Entry& entry : registry_->List()) AddModel(entry, metrics_, sample);
+  for (const registry::Registry::Entry& entry : registry_->List())
+    AddModel(entry, metrics_, sample);
   sample->tokenize_busy_s = static_cast<double>(pool_->load()->busy_ns.load()) / 1e9;
-  sample->processor_s = ProcessorSeconds();
+  sample->processor_s = metrics::ProcessorSeconds();
   sample->now.memory.resident = static_cast<int64_t>(ResidentBytes());
   AddCache("token", metrics_, &sample->token_cache_hits, &sample->token_cache_lookups,
            &sample->now.memory.caches);
@@ -104,21 +108,21 @@ LoadPoint LoadPoint::Between(const LoadSample& before, const LoadSample& now,
   point.seconds = std::max(now.seconds - before.seconds, 1e-6);
   const auto since = [&](double LoadSample::*sum) { return std::max(0.0, now.*sum - before.*sum); };
   const auto per_s = [&](double LoadSample::*sum) { return since(sum) / point.seconds; };
-  const DurationSnapshot requests = now.requests.Since(before.requests);
+  const metrics::DurationSnapshot requests = now.requests.Since(before.requests);
   const auto count = static_cast<double>(requests.count());
   point.requests_per_s = count / point.seconds;
   point.p50_ms = PercentileMs(requests, 0.5);
   point.p90_ms = PercentileMs(requests, 0.9);
   point.p99_ms = PercentileMs(requests, 0.99);
   point.max_ms = PercentileMs(requests, 1);
-  for (size_t s = 0; s < kStages; ++s) {
+  for (size_t s = 0; s < metrics::kStages; ++s) {
     point.stage_ms[s] = Ratio(1e3 * std::max(0.0, now.stage_s[s] - before.stage_s[s]), count);
   }
   point.batches_per_s = per_s(&LoadSample::batches);
   point.rows_per_s = per_s(&LoadSample::rows);
   point.tokens_per_s = per_s(&LoadSample::tokens);
   point.batch_fill = Ratio(since(&LoadSample::fill), since(&LoadSample::batches));
-  const DurationSnapshot infers = now.infers.Since(before.infers);
+  const metrics::DurationSnapshot infers = now.infers.Since(before.infers);
   point.tensor_requests_per_s = static_cast<double>(infers.count()) / point.seconds;
   point.tensor_p50_ms = PercentileMs(infers, 0.5);
   point.tensor_p99_ms = PercentileMs(infers, 0.99);
@@ -138,4 +142,4 @@ LoadPoint LoadPoint::Between(const LoadSample& before, const LoadSample& now,
   return point;
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -10,7 +10,7 @@
 #include "metrics/duration_histogram.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::api {
 
 // Gauges of one moment.
 struct LoadLevels {
@@ -58,13 +58,13 @@ struct LoadSample {
   LoadLevels now;
   // Since the start.
   double seconds = 0;
-  DurationSnapshot requests;
-  std::array<double, kStages> stage_s{};
+  metrics::DurationSnapshot requests;
+  std::array<double, metrics::kStages> stage_s{};
   double batches = 0;  // of encoders, as rows and tokens
   double rows = 0;
   double tokens = 0;
-  double fill = 0;          // sum of the batches' fill ratios
-  DurationSnapshot infers;  // of tensor models, answered with results
+  double fill = 0;                   // sum of the batches' fill ratios
+  metrics::DurationSnapshot infers;  // of tensor models, answered with results
   double tensor_batches = 0;
   double tensor_rows = 0;
   double tensor_fill = 0;
@@ -82,7 +82,7 @@ struct LoadPoint {
   double seconds = 0;
   double requests_per_s = 0;
   double p50_ms = 0, p90_ms = 0, p99_ms = 0, max_ms = 0;
-  std::array<double, kStages> stage_ms{};  // of the mean request
+  std::array<double, metrics::kStages> stage_ms{};  // of the mean request
   double batches_per_s = 0;
   double rows_per_s = 0;
   double tokens_per_s = 0;
@@ -105,4 +105,4 @@ struct LoadPoint {
                            int64_t tokenization_workers);
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

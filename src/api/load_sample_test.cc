@@ -9,11 +9,11 @@
 #include "registry/registry.h"
 #include "sched/scheduler_metrics.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 TEST(LoadPoint, RatesAreOfTheTimeBetween) {
-  DurationHistogram requests;
+  metrics::DurationHistogram requests;
   LoadSample before;
   before.seconds = 10;
   before.rows = 100;
@@ -29,7 +29,7 @@ TEST(LoadPoint, RatesAreOfTheTimeBetween) {
   now.rows = 150;
   now.fill = 5;
   now.batches = 14;
-  DurationHistogram infers;
+  metrics::DurationHistogram infers;
   for (int i = 0; i < 6; ++i) infers.Record(3'000'000);
   now.infers = infers.Snapshot();
   now.tensor_rows = 48;
@@ -88,25 +88,25 @@ TEST(LoadPoint, SumsThatFellCountAsUnchanged) {
 }
 
 TEST(LoadSample, IsReadOfAService) {
-  Metrics metrics;
-  Registry registry(nullptr, &metrics);
-  EncoderEngineOptions options;
+  metrics::Metrics metrics;
+  registry::Registry registry(nullptr, &metrics);
+  engine::EncoderEngineOptions options;
   options.name = "embedder";
   ASSERT_TRUE(registry
-                  .AddLoaded(std::make_unique<EncoderEngine>(FakeParts(ModelTask::kEmbedding),
-                                                             options, &metrics))
+                  .AddLoaded(std::make_unique<engine::EncoderEngine>(
+                      engine::FakeParts(families::ModelTask::kEmbedding), options, &metrics))
                   .ok());
   ServiceOptions limits;
   limits.inflight_bytes = 1 << 20;
   Service service(&registry, limits, &metrics);
   const LoadSample before = service.SampleLoad();
-  SchedulerMetrics model = SchedulerMetrics::Of(&metrics, "embedder");
+  sched::SchedulerMetrics model = sched::SchedulerMetrics::Of(&metrics, "embedder");
   model.batch_tokens.Observe(30);
   model.batch_sequences.Observe(2);
   model.batch_fill.Observe(0.25);
   model.classes[1].queue_requests->Add(3);
   const auto begin = Clock::now();
-  RequestTrace trace(begin);
+  metrics::RequestTrace trace(begin);
   trace.Finish(begin + std::chrono::milliseconds(8));
   service.RecordTrace(trace);
   const LoadSample now = service.SampleLoad();
@@ -121,8 +121,8 @@ TEST(LoadSample, IsReadOfAService) {
   EXPECT_EQ(service.GetLoadLimits().requests_bytes, 1 << 20);
   const LoadPoint point = LoadPoint::Between(before, now, 1);
   EXPECT_DOUBLE_EQ(point.batch_fill, 0.25);
-  EXPECT_NEAR(point.stage_ms[static_cast<size_t>(Stage::kReceive)], 8, 0.2);
+  EXPECT_NEAR(point.stage_ms[static_cast<size_t>(metrics::Stage::kReceive)], 8, 0.2);
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -20,7 +20,7 @@
 #include "cpu/cpu_backend.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 constexpr std::array kModels = {"bert_mean_normalize", "distilbert_dense_tanh",
@@ -39,10 +39,10 @@ class ModelCycles : public testing::Test {
     log.level = LogLevel::kWarn;
     InitLog(log);
     ReturnLargeBlocks();
-    backend_ = *NewCpuBackend({.threads = 2, .pin = false});
-    registry_ = std::make_unique<Registry>(backend_.get(), &metrics_);
+    backend_ = *cpu::NewCpuBackend({.threads = 2, .pin = false});
+    registry_ = std::make_unique<registry::Registry>(backend_.get(), &metrics_);
     for (const char* model : kModels) {
-      ModelSpec spec;
+      registry::ModelSpec spec;
       spec.name = model;
       spec.reference = std::string(PENSTOCK_GOLDEN_DIR "/models/") + model;
       spec.options.encoder.scheduler.max_batch_tokens = 64;
@@ -142,9 +142,9 @@ class ModelCycles : public testing::Test {
     return ResidentBytes();
   }
 
-  Metrics metrics_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Registry> registry_;
+  metrics::Metrics metrics_;
+  std::unique_ptr<program::Backend> backend_;
+  std::unique_ptr<registry::Registry> registry_;
   std::unique_ptr<Service> service_;
   std::vector<std::string> texts_;
   std::map<std::string, std::vector<std::vector<float>>> expected_;
@@ -161,7 +161,8 @@ TEST_F(ModelCycles, LoseNoRequestAndLeaveMemoryFlat) {
   EXPECT_EQ(asked_, answered_ + left_);
   EXPECT_GT(answered_, cycles);
   const auto led = [&](const char* model) {
-    return metrics_.AddCounter("penstock_batches_led_total", "", MetricLabel("model", model))
+    return metrics_
+        .AddCounter("penstock_batches_led_total", "", metrics::MetricLabel("model", model))
         .value();
   };
   EXPECT_GT(led(kModels[0]) + led(kModels[1]) + led(kModels[2]), 0u);
@@ -192,4 +193,4 @@ TEST_F(ModelCycles, UnloadingGivesMemoryBack) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -1,6 +1,6 @@
 #include "api/model_state.h"
 
-namespace penstock {
+namespace penstock::api {
 
 bool IsLoaded(const ModelInfo& model) { return model.state == "ready" || model.state == "parked"; }
 
@@ -16,4 +16,4 @@ RepositoryState RepositoryStateOf(const ModelInfo& model) {
   return {"UNAVAILABLE", model.loads > 0 ? "unloaded" : "not loaded yet: the first request does"};
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

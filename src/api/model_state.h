@@ -6,7 +6,7 @@
 
 #include "api/types.h"
 
-namespace penstock {
+namespace penstock::api {
 
 // Whether it is in memory, idle or not.
 bool IsLoaded(const ModelInfo& model);
@@ -21,4 +21,4 @@ struct RepositoryState {
 };
 RepositoryState RepositoryStateOf(const ModelInfo& model);
 
-}  // namespace penstock
+}  // namespace penstock::api

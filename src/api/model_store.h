@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::api {
 
 // How far a pull is.
 struct PullProgress {
@@ -39,4 +39,4 @@ class ModelStore {
   virtual Status Delete(const std::string& name) = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

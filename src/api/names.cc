@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::api {
 
 Status CheckName(std::string_view name, const std::string& field) {
   if (name.size() > kNameBytesMax) {
@@ -16,4 +16,4 @@ Status CheckName(std::string_view name, const std::string& field) {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

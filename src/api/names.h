@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::api {
 
 inline constexpr size_t kNameBytesMax = 512;
 
@@ -15,4 +15,4 @@ inline constexpr size_t kNameBytesMax = 512;
 // field as the client wrote it.
 Status CheckName(std::string_view name, const std::string& field);
 
-}  // namespace penstock
+}  // namespace penstock::api

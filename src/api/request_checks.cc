@@ -2,19 +2,20 @@
 
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
-bool Offers(ModelTask task, Behaviour behaviour) {
+bool Offers(families::ModelTask task, Behaviour behaviour) {
   switch (behaviour) {
     case Behaviour::kEmbed:
     case Behaviour::kEmbedAll:
     case Behaviour::kSimilarity:
-      return task == ModelTask::kEmbedding;
+      return task == families::ModelTask::kEmbedding;
     case Behaviour::kRerank:
-      return task == ModelTask::kReranking;
+      return task == families::ModelTask::kReranking;
     case Behaviour::kClassify:
-      return task == ModelTask::kClassification || task == ModelTask::kReranking;
+      return task == families::ModelTask::kClassification ||
+             task == families::ModelTask::kReranking;
     case Behaviour::kTokenize:
     case Behaviour::kDecode:
       return true;
@@ -28,34 +29,34 @@ bool Offers(ModelTask task, Behaviour behaviour) {
 
 }  // namespace
 
-const char* OfferedBy(ModelTask task) {
+const char* OfferedBy(families::ModelTask task) {
   switch (task) {
-    case ModelTask::kEmbedding:
+    case families::ModelTask::kEmbedding:
       return "embed, embed_all and similarity";
-    case ModelTask::kReranking:
+    case families::ModelTask::kReranking:
       return "rerank and classify";
-    case ModelTask::kClassification:
+    case families::ModelTask::kClassification:
       return "classify";
   }
   return "nothing";
 }
 
-std::string PurposeText(const ModelPurpose& purpose) {
+std::string PurposeText(const engine::ModelPurpose& purpose) {
   switch (purpose.capability) {
-    case Capability::kGenerate:
+    case engine::Capability::kGenerate:
       return "generates text: it offers chat and completions";
-    case Capability::kTensors:
+    case engine::Capability::kTensors:
       return "takes and gives tensors: it offers infer (/v2/models/NAME/infer)";
-    case Capability::kEncode:
+    case engine::Capability::kEncode:
       break;
   }
-  return fmt::format("is for {}: it offers {}", ModelTaskName(purpose.task),
+  return fmt::format("is for {}: it offers {}", families::ModelTaskName(purpose.task),
                      OfferedBy(purpose.task));
 }
 
-Status CannotInfer(const Registry& registry, const std::string& name) {
+Status CannotInfer(const registry::Registry& registry, const std::string& name) {
   const auto known = registry.Look(name, {});
-  const auto other = registry.Look("", {.capability = Capability::kTensors});
+  const auto other = registry.Look("", {.capability = engine::Capability::kTensors});
   return Status::InvalidArgument(
       fmt::format("model '{}' {}, and takes no tensors{}", known ? known->name : name,
                   known ? PurposeText(known->purpose) : "does something else",
@@ -63,11 +64,11 @@ Status CannotInfer(const Registry& registry, const std::string& name) {
       "model");
 }
 
-Status CheckTask(const std::string& model, ModelTask task, Behaviour behaviour) {
+Status CheckTask(const std::string& model, families::ModelTask task, Behaviour behaviour) {
   if (Offers(task, behaviour)) return Status::Ok();
   return {StatusCode::kUnprocessable,
-          fmt::format("model '{}' is for {}: it offers {}, not {}", model, ModelTaskName(task),
-                      OfferedBy(task), BehaviourName(behaviour)),
+          fmt::format("model '{}' is for {}: it offers {}, not {}", model,
+                      families::ModelTaskName(task), OfferedBy(task), BehaviourName(behaviour)),
           "model"};
 }
 
@@ -90,7 +91,7 @@ Status CheckBytes(std::string_view text, const std::string& field, const Service
           field};
 }
 
-Expected<std::string> PromptByName(const EncoderEngine& engine, const std::string& name) {
+Expected<std::string> PromptByName(const engine::EncoderEngine& engine, const std::string& name) {
   const auto& prompts = engine.folder().prompts;
   const auto found = prompts.find(name);
   if (found != prompts.end()) return found->second;
@@ -112,7 +113,7 @@ struct Choice {
   const char* field = "";
 };
 
-Expected<Choice> ChoosePrompt(const EncoderEngine& engine, const TextOptions& options) {
+Expected<Choice> ChoosePrompt(const engine::EncoderEngine& engine, const TextOptions& options) {
   if (options.prompt && options.prompt_name) {
     return Status::InvalidArgument("prompt and prompt_name exclude each other", "prompt_name");
   }
@@ -138,7 +139,7 @@ Expected<Choice> ChoosePrompt(const EncoderEngine& engine, const TextOptions& op
 
 }  // namespace
 
-Expected<std::string> ResolvePrompt(const EncoderEngine& engine, const TextOptions& options,
+Expected<std::string> ResolvePrompt(const engine::EncoderEngine& engine, const TextOptions& options,
                                     bool with_ids, const ServiceOptions& limits) {
   PENSTOCK_ASSIGN_OR_RETURN(auto choice, ChoosePrompt(engine, options));
   PENSTOCK_RETURN_IF_ERROR(CheckBytes(choice.prompt, "prompt", limits));
@@ -159,4 +160,4 @@ Status CheckNoPrompt(const TextOptions& options, Behaviour behaviour) {
       field);
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

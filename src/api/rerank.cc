@@ -10,7 +10,7 @@
 #include "api/service_impl.h"
 #include "common/byte_budget.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 // Each document has a query of its own.
@@ -34,8 +34,8 @@ struct PairTexts {
   std::vector<std::string> texts;
 };
 
-Status UsePairTexts(const std::shared_ptr<const RerankRequest>& request, const PairTemplate& pair,
-                    EncodePlan* plan) {
+Status UsePairTexts(const std::shared_ptr<const RerankRequest>& request,
+                    const families::PairTemplate& pair, encode::EncodePlan* plan) {
   if (plan->context.memory != nullptr) {
     size_t bytes = 0;
     for (size_t i = 0; i < request->documents.size(); ++i) {
@@ -59,9 +59,9 @@ Status UsePairTexts(const std::shared_ptr<const RerankRequest>& request, const P
 
 }  // namespace
 
-Expected<EncodePlan> Service::Impl::PlanRerank(const std::shared_ptr<const RerankRequest>& request,
-                                               RequestContext context) const {
-  PENSTOCK_ASSIGN_OR_RETURN(Lease<EncoderEngine> engine,
+Expected<encode::EncodePlan> Service::Impl::PlanRerank(
+    const std::shared_ptr<const RerankRequest>& request, RequestContext context) const {
+  PENSTOCK_ASSIGN_OR_RETURN(registry::Lease<engine::EncoderEngine> engine,
                             EngineFor(request->model, Behaviour::kRerank));
   const bool own_queries = !request->queries.empty();
   if (!own_queries) {
@@ -75,18 +75,18 @@ Expected<EncodePlan> Service::Impl::PlanRerank(const std::shared_ptr<const Reran
                                    "top_n");
   }
   PENSTOCK_RETURN_IF_ERROR(CheckNoPrompt(request->text, Behaviour::kRerank));
-  EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
+  encode::EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
   plan.owner = request;
   // A decoder reads query and document in one text of its own form.
-  const std::optional<PairTemplate>& pair = plan.engine->folder().pair_template;
+  const std::optional<families::PairTemplate>& pair = plan.engine->folder().pair_template;
   if (pair && !own_queries)
     plan.prompt = pair->before_query + request->query + pair->before_document;
-  plan.output = EncoderOutput::kLogits;
+  plan.output = program::EncoderOutput::kLogits;
   plan.printed_value_bytes = kPrintedScoreBytes;
   plan.response_value_bytes = sizeof(RerankResponse::Item);
   plan.items.reserve(request->documents.size());
   for (size_t i = 0; i < request->documents.size(); ++i) {
-    EncodeItem item;
+    encode::EncodeItem item;
     item.field = fmt::format("documents[{}]", i);
     PENSTOCK_RETURN_IF_ERROR(CheckBytes(request->documents[i], item.field, options));
     if (pair) {
@@ -107,7 +107,7 @@ void Service::Rerank(RerankRequest request, RequestContext context, Callback<Rer
       [this](const auto& owned, RequestContext with) {
         return impl_->PlanRerank(owned, std::move(with));
       },
-      [](const RerankRequest& asked, EncodeOutcome* outcome, RerankResponse* response) {
+      [](const RerankRequest& asked, encode::EncodeOutcome* outcome, RerankResponse* response) {
         ScoreFunction function = RerankFunction(outcome->engine->folder().encoder);
         if (asked.raw_scores) {
           function = *asked.raw_scores ? ScoreFunction::kIdentity : ScoreFunction::kSigmoid;
@@ -117,4 +117,4 @@ void Service::Rerank(RerankRequest request, RequestContext context, Callback<Rer
       });
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

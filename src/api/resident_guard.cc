@@ -6,7 +6,7 @@
 
 #include "common/log.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 constexpr int kRetryAfterS = 1;
@@ -14,7 +14,8 @@ constexpr const char* kNames[kPriorities] = {"interactive", "bulk"};
 
 }  // namespace
 
-ResidentGuard::ResidentGuard(uint64_t bytes_max, std::function<uint64_t()> read, Metrics* metrics)
+ResidentGuard::ResidentGuard(uint64_t bytes_max, std::function<uint64_t()> read,
+                             metrics::Metrics* metrics)
     : read_(std::move(read)), bytes_max_(bytes_max) {
   classes_[static_cast<int>(Priority::kBulk)].limit = bytes_max;
   classes_[static_cast<int>(Priority::kInteractive)].limit = bytes_max + bytes_max / 24;
@@ -25,13 +26,13 @@ ResidentGuard::ResidentGuard(uint64_t bytes_max, std::function<uint64_t()> read,
         "Requests refused because the process has too much memory (--max-resident-bytes).", label);
     metrics->AddFunction(
         "penstock_overload_active", "1 while new work of this class is refused for want of memory.",
-        Metrics::Kind::kGauge, [refused = classes_[i].refused] { return refused->load() ? 1 : 0; },
-        label);
+        metrics::Metrics::Kind::kGauge,
+        [refused = classes_[i].refused] { return refused->load() ? 1 : 0; }, label);
   }
   metrics->AddFunction(
       "penstock_overload_limit_bytes",
       "Memory of the process over which new bulk work is refused, mapped files aside; 0: no limit.",
-      Metrics::Kind::kGauge, [bytes_max] { return static_cast<double>(bytes_max); });
+      metrics::Metrics::Kind::kGauge, [bytes_max] { return static_cast<double>(bytes_max); });
 }
 
 bool ResidentGuard::IsDue(std::atomic<int64_t>* next, Clock::duration every,
@@ -81,4 +82,4 @@ bool ResidentGuard::TrimDue(Clock::time_point now) {
   return Refuses(Priority::kBulk, now) && IsDue(&next_trim_, kTrimEvery, now);
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

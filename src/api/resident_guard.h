@@ -17,7 +17,7 @@
 #include "common/status.h"
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::api {
 
 class ResidentGuard {
  public:
@@ -28,7 +28,7 @@ class ResidentGuard {
   static constexpr double kShare = 0.92;
 
   // `bytes_max` 0: nothing is ever refused. `read` gives the bytes that the process has.
-  ResidentGuard(uint64_t bytes_max, std::function<uint64_t()> read, Metrics* metrics);
+  ResidentGuard(uint64_t bytes_max, std::function<uint64_t()> read, metrics::Metrics* metrics);
 
   // kUnavailable, with retry_after_s: new work of this class is refused, and counted.
   Status Check(Priority priority, Clock::time_point now = Clock::now());
@@ -42,7 +42,7 @@ class ResidentGuard {
     uint64_t limit = 0;
     // Shared with the metric, which may be printed after this object is gone.
     std::shared_ptr<std::atomic<bool>> refused = std::make_shared<std::atomic<bool>>(false);
-    Counter* count = nullptr;
+    metrics::Counter* count = nullptr;
   };
   void Look(Clock::time_point now);
   void Judge(Class* of, const char* what, uint64_t bytes);
@@ -55,4 +55,4 @@ class ResidentGuard {
   Class classes_[kPriorities];
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

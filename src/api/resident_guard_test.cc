@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 using testing::HasSubstr;
@@ -20,7 +20,7 @@ class ResidentGuardTest : public testing::Test {
     return metrics_.Render().find(line + "\n") != std::string::npos;
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   uint64_t bytes_ = 0;
   int reads_ = 0;
   Clock::time_point now_ = Clock::now();
@@ -78,7 +78,7 @@ TEST_F(ResidentGuardTest, TheHeapIsTrimmedWhileMemoryIsShort) {
 }
 
 TEST(ResidentGuard, WithoutALimitNothingIsRefusedOrRead) {
-  Metrics metrics;
+  metrics::Metrics metrics;
   ResidentGuard guard(
       0,
       []() -> uint64_t {
@@ -91,4 +91,4 @@ TEST(ResidentGuard, WithoutALimitNothingIsRefusedOrRead) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

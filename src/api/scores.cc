@@ -5,7 +5,7 @@
 
 #include "models/encoder.h"
 
-namespace penstock {
+namespace penstock::api {
 
 float Sigmoid(float x) { return static_cast<float>(1.0 / (1.0 + std::exp(-double{x}))); }
 
@@ -22,15 +22,15 @@ void FinishEmbeddings(int32_t width, int32_t dimensions, bool normalize,
   // Rows move to the front as they get shorter, so a row never overwrites one still to come.
   size_t to = 0;
   for (size_t from = 0; from < values->size(); from += static_cast<size_t>(width)) {
-    const auto row = FinishEmbedding(std::span(*values).subspan(from, static_cast<size_t>(width)),
-                                     dimensions, normalize);
+    const auto row = models::FinishEmbedding(
+        std::span(*values).subspan(from, static_cast<size_t>(width)), dimensions, normalize);
     std::copy(row.begin(), row.end(), values->begin() + static_cast<ptrdiff_t>(to));
     to += row.size();
   }
   values->resize(to);
 }
 
-ScoreFunction ClassifyFunction(const EncoderConfig& config, int32_t num_labels) {
+ScoreFunction ClassifyFunction(const families::EncoderConfig& config, int32_t num_labels) {
   if (config.problem_type == "regression") return ScoreFunction::kIdentity;
   if (config.problem_type == "multi_label_classification" || num_labels == 1) {
     return ScoreFunction::kSigmoid;
@@ -38,7 +38,7 @@ ScoreFunction ClassifyFunction(const EncoderConfig& config, int32_t num_labels) 
   return ScoreFunction::kSoftmax;
 }
 
-ScoreFunction RerankFunction(const EncoderConfig& config) {
+ScoreFunction RerankFunction(const families::EncoderConfig& config) {
   return config.cross_encoder_activation == "identity" ? ScoreFunction::kIdentity
                                                        : ScoreFunction::kSigmoid;
 }
@@ -86,4 +86,4 @@ float SimilarityOf(const std::string& function, std::span<const float> a,
   return aa == 0 || bb == 0 ? 0.0f : static_cast<float>(dot / std::sqrt(aa * bb));
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -9,7 +9,7 @@
 #include "api/types.h"
 #include "families/model_folder.h"
 
-namespace penstock {
+namespace penstock::api {
 
 float Sigmoid(float x);
 // In place, in double precision; the largest value is taken off first.
@@ -23,10 +23,10 @@ enum class ScoreFunction { kIdentity, kSigmoid, kSoftmax };
 
 // The default of transformers' text-classification pipeline: none for regression, sigmoid for
 // multi-label or a single label, else softmax.
-ScoreFunction ClassifyFunction(const EncoderConfig& config, int32_t num_labels);
+ScoreFunction ClassifyFunction(const families::EncoderConfig& config, int32_t num_labels);
 // The score function of a cross-encoder: as the model folder says, else sigmoid
 // (sentence-transformers' default for one label).
-ScoreFunction RerankFunction(const EncoderConfig& config);
+ScoreFunction RerankFunction(const families::EncoderConfig& config);
 void ApplyScoreFunction(ScoreFunction function, std::span<float> row);
 
 // Every label of a row, best first; ties by id.
@@ -42,4 +42,4 @@ std::vector<RerankResponse::Item> RankedItems(std::span<const float> logits, Sco
 // A vector of length 0 has cosine 0 with everything.
 float SimilarityOf(const std::string& function, std::span<const float> a, std::span<const float> b);
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 TEST(Scores, SigmoidAndSoftmaxDoNotOverflow) {
@@ -17,7 +17,7 @@ TEST(Scores, SigmoidAndSoftmaxDoNotOverflow) {
 }
 
 TEST(Scores, FunctionByProblemType) {
-  EncoderConfig config;
+  families::EncoderConfig config;
   EXPECT_EQ(ClassifyFunction(config, 3), ScoreFunction::kSoftmax);
   EXPECT_EQ(ClassifyFunction(config, 1), ScoreFunction::kSigmoid);
   config.problem_type = "multi_label_classification";
@@ -58,4 +58,4 @@ TEST(Scores, Similarities) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

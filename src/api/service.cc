@@ -12,7 +12,7 @@
 #include "metrics/process_stats.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 
 namespace {
 
@@ -29,7 +29,8 @@ ServiceOptions WithWorkers(ServiceOptions options) {
 
 }  // namespace
 
-Service::Service(Registry* registry, const ServiceOptions& options, Metrics* metrics)
+Service::Service(registry::Registry* registry, const ServiceOptions& options,
+                 metrics::Metrics* metrics)
     : options_(WithWorkers(options)), impl_(std::make_unique<Impl>(registry, options_, metrics)) {}
 
 Service::~Service() {
@@ -47,7 +48,7 @@ bool Service::Drain(std::chrono::milliseconds timeout) {
   return impl_->AwaitAnswers(&lock, timeout);
 }
 
-void Service::RecordTrace(const RequestTrace& trace) { impl_->stats.Record(trace); }
+void Service::RecordTrace(const metrics::RequestTrace& trace) { impl_->stats.Record(trace); }
 Stats Service::GetStats() const { return impl_->stats.Read(); }
 void Service::ResetStats() { impl_->stats.Reset(); }
 
@@ -62,7 +63,7 @@ LoadSample Service::SampleLoad() const {
 
 LoadLimits Service::GetLoadLimits() const {
   return {impl_->registry->memory_bytes(), impl_->budget->limit(),
-          options_.token_cache_bytes + options_.result_cache_bytes, ProcessorsAllowed(),
+          options_.token_cache_bytes + options_.result_cache_bytes, metrics::ProcessorsAllowed(),
           options_.tokenization_workers};
 }
 
@@ -78,11 +79,12 @@ Status Service::Readiness() const {
   }
   if (impl_->starting) return {StatusCode::kUnavailable, "the server is being started"};
   if (impl_->registry->AllReady()) return Status::Ok();
-  for (const Registry::Entry& entry : impl_->registry->List()) {
-    if (entry.state == ModelState::kFailed && entry.version == 0) {
+  for (const registry::Registry::Entry& entry : impl_->registry->List()) {
+    if (entry.state == registry::ModelState::kFailed && entry.version == 0) {
       return {StatusCode::kUnavailable, entry.error.message()};
     }
-    if (entry.state == ModelState::kWaiting || entry.state == ModelState::kLoading) {
+    if (entry.state == registry::ModelState::kWaiting ||
+        entry.state == registry::ModelState::kLoading) {
       return {StatusCode::kUnavailable, fmt::format("model '{}' is being loaded", entry.name)};
     }
   }
@@ -91,14 +93,14 @@ Status Service::Readiness() const {
 
 namespace {
 
-void AddTextInfo(const DecoderEngine& engine, ModelInfo* info) {
-  const EngineInfo& loaded = engine.info();
+void AddTextInfo(const engine::DecoderEngine& engine, ModelInfo* info) {
+  const engine::EngineInfo& loaded = engine.info();
   info->path = engine.path();
   info->revision = engine.revision();
   info->task = kGenerationTask;
   info->architecture = engine.model().decoder->config().architecture;
-  info->dtype = DTypeWord(loaded.dtype);
-  if (info->path.ends_with(".gguf")) info->quantisation = QuantisationOf(info->path);
+  info->dtype = numbers::DTypeWord(loaded.dtype);
+  if (info->path.ends_with(".gguf")) info->quantisation = hub::QuantisationOf(info->path);
   info->tokenizer = engine.tokenizer().model_type();
   info->backend = loaded.backend;
   info->context = info->max_tokens = engine.context();
@@ -114,8 +116,8 @@ void AddTextInfo(const DecoderEngine& engine, ModelInfo* info) {
   info->ready = true;
 }
 
-void AddTensorInfo(const TensorEngine& engine, ModelInfo* info) {
-  const EngineInfo& loaded = engine.info();
+void AddTensorInfo(const engine::TensorEngine& engine, ModelInfo* info) {
+  const engine::EngineInfo& loaded = engine.info();
   info->path = engine.path();
   info->backend = loaded.backend;
   info->weight_bytes = static_cast<int64_t>(loaded.weight_bytes);
@@ -125,18 +127,18 @@ void AddTensorInfo(const TensorEngine& engine, ModelInfo* info) {
   info->ready = true;
 }
 
-void AddEncoderInfo(EncoderEngine& engine, ModelInfo* info) {
-  const ModelFolder& folder = engine.folder();
-  const EngineInfo& loaded = engine.info();
+void AddEncoderInfo(engine::EncoderEngine& engine, ModelInfo* info) {
+  const families::ModelFolder& folder = engine.folder();
+  const engine::EngineInfo& loaded = engine.info();
   info->path = folder.path;
   info->revision = engine.revision();
-  info->task = ModelTaskName(folder.task);
+  info->task = families::ModelTaskName(folder.task);
   info->architecture = folder.encoder.model_type;
-  info->dtype = DTypeWord(loaded.dtype);
-  if (info->path.ends_with(".gguf")) info->quantisation = QuantisationOf(info->path);
-  info->int8_keep = TypeOverridesText(loaded.int8_keep);
-  if (folder.task == ModelTask::kEmbedding) {
-    info->pooling = PoolingModeName(folder.pooling);
+  info->dtype = numbers::DTypeWord(loaded.dtype);
+  if (info->path.ends_with(".gguf")) info->quantisation = hub::QuantisationOf(info->path);
+  info->int8_keep = models::TypeOverridesText(loaded.int8_keep);
+  if (folder.task == families::ModelTask::kEmbedding) {
+    info->pooling = families::PoolingModeName(folder.pooling);
     info->dimensions = loaded.embedding_size;
   } else {
     info->labels = folder.encoder.labels;
@@ -153,11 +155,11 @@ void AddEncoderInfo(EncoderEngine& engine, ModelInfo* info) {
 }
 
 // Adds what the files of a model that is not loaded say of it.
-void AddFileFacts(const FileFacts& facts, ModelInfo* info) {
+void AddFileFacts(const engine::FileFacts& facts, ModelInfo* info) {
   info->path = facts.path;
   info->revision = facts.revision;
   info->architecture = facts.architecture;
-  if (facts.path.ends_with(".gguf")) info->quantisation = QuantisationOf(facts.path);
+  if (facts.path.ends_with(".gguf")) info->quantisation = hub::QuantisationOf(facts.path);
   info->max_tokens = facts.max_tokens;
   if (facts.generates) info->context = facts.max_tokens;
   info->chat = facts.chat;
@@ -167,9 +169,9 @@ void AddFileFacts(const FileFacts& facts, ModelInfo* info) {
   info->weight_bytes = facts.weight_bytes;
 }
 
-void AddLifecycle(const Registry::Entry& entry, ModelInfo* info) {
-  info->state = ModelStateName(entry.state);
-  if (entry.state == ModelState::kFailed) info->error = entry.error.message();
+void AddLifecycle(const registry::Registry::Entry& entry, ModelInfo* info) {
+  info->state = registry::ModelStateName(entry.state);
+  if (entry.state == registry::ModelState::kFailed) info->error = entry.error.message();
   info->version = entry.version;
   if (entry.refused) {
     info->refused_version = entry.refused->number;
@@ -184,24 +186,28 @@ void AddLifecycle(const Registry::Entry& entry, ModelInfo* info) {
   info->weights_memory = entry.bytes.weights;
   info->activations_memory = entry.bytes.activations;
   info->cache_memory = entry.bytes.cache;
-  if (entry.state == ModelState::kLoading) info->load_percent = entry.load_percent;
-  if (entry.state != ModelState::kReady && entry.state != ModelState::kParked) return;
+  if (entry.state == registry::ModelState::kLoading) info->load_percent = entry.load_percent;
+  if (entry.state != registry::ModelState::kReady && entry.state != registry::ModelState::kParked)
+    return;
   const std::chrono::duration<double> idle = Clock::now() - entry.last_use;
   info->idle_s = idle.count();
-  if (entry.pinned || entry.keep_alive < KeepAlive(0)) return;
+  if (entry.pinned || entry.keep_alive < registry::KeepAlive(0)) return;
   info->unload_in_s = std::max(0.0, std::chrono::duration<double>(entry.keep_alive - idle).count());
 }
 
-ModelInfo InfoOf(const Registry::Entry& entry) {
+ModelInfo InfoOf(const registry::Registry::Entry& entry) {
   ModelInfo info;
   info.name = entry.name;
   info.aliases = entry.aliases;
   info.path = entry.reference;
-  if (entry.purpose) info.task = ModelPurposeName(*entry.purpose);
+  if (entry.purpose) info.task = engine::ModelPurposeName(*entry.purpose);
   AddLifecycle(entry, &info);
-  if (const DecoderEngine* const text = entry.As<DecoderEngine>()) AddTextInfo(*text, &info);
-  if (const TensorEngine* const tensors = entry.As<TensorEngine>()) AddTensorInfo(*tensors, &info);
-  if (EncoderEngine* const encoder = entry.As<EncoderEngine>()) AddEncoderInfo(*encoder, &info);
+  if (const engine::DecoderEngine* const text = entry.As<engine::DecoderEngine>())
+    AddTextInfo(*text, &info);
+  if (const engine::TensorEngine* const tensors = entry.As<engine::TensorEngine>())
+    AddTensorInfo(*tensors, &info);
+  if (engine::EncoderEngine* const encoder = entry.As<engine::EncoderEngine>())
+    AddEncoderInfo(*encoder, &info);
   if (!entry.model && entry.facts) AddFileFacts(*entry.facts, &info);
   return info;
 }
@@ -210,18 +216,19 @@ ModelInfo InfoOf(const Registry::Entry& entry) {
 
 std::vector<ModelInfo> Service::Models() const {
   std::vector<ModelInfo> models;
-  for (const Registry::Entry& entry : impl_->registry->List()) models.push_back(InfoOf(entry));
+  for (const registry::Registry::Entry& entry : impl_->registry->List())
+    models.push_back(InfoOf(entry));
   return models;
 }
 
 void Service::LoadModel(const std::string& name, const RequestContext& context,
                         Callback<ModelInfo> done) {
   if (!impl_->registry->Has(name)) return done(Model(name));
-  const std::shared_ptr<RequestTrace> trace = context.trace;
+  const std::shared_ptr<metrics::RequestTrace> trace = context.trace;
   const bool waits = trace != nullptr && impl_->registry->MustAwait(name, {});
-  if (waits) trace->Enter(Stage::kLoad);
+  if (waits) trace->Enter(metrics::Stage::kLoad);
   impl_->registry->Await(name, {}, context, [this, name, done, waits, trace](const Status& status) {
-    if (waits) trace->Enter(Stage::kParse);  // goes on where it was
+    if (waits) trace->Enter(metrics::Stage::kParse);  // goes on where it was
     if (!status.ok()) return done(status);
     done(Model(name));
   });
@@ -252,28 +259,28 @@ namespace {
 
 // The model of that name or, where any name is accepted, the one for the first of `uses` that has
 // one.
-Expected<ModelInfo> InfoFor(const Registry& registry, const std::string& name,
-                            std::initializer_list<ModelUse> uses) {
+Expected<ModelInfo> InfoFor(const registry::Registry& registry, const std::string& name,
+                            std::initializer_list<registry::ModelUse> uses) {
   const auto entries = registry.List();
-  const ModelUse& use = *uses.begin();
+  const registry::ModelUse& use = *uses.begin();
   const bool for_all = use.is_any();
-  const auto answers = [&](const Registry::Entry& entry, const std::string& to) {
+  const auto answers = [&](const registry::Registry::Entry& entry, const std::string& to) {
     const auto& aliases = entry.aliases;
     return (to.empty() && for_all) || to == entry.name ||
            std::find(aliases.begin(), aliases.end(), to) != aliases.end();
   };
-  for (const Registry::Entry& entry : entries) {
+  for (const registry::Registry::Entry& entry : entries) {
     if (answers(entry, name)) return InfoOf(entry);
   }
-  for (const ModelUse& each : uses) {
+  for (const registry::ModelUse& each : uses) {
     const auto known = registry.Look(name, each);
     if (!known) continue;
-    for (const Registry::Entry& entry : entries) {
+    for (const registry::Registry::Entry& entry : entries) {
       if (entry.name == known->name) return InfoOf(entry);
     }
   }
   if (name.empty() && !for_all) return Status::NotFound("no model for this is served", "model");
-  const Status none = registry.Find<EncoderEngine>(name).status();
+  const Status none = registry.Find<engine::EncoderEngine>(name).status();
   return none.ok() ? Status::NotFound("no such model", "model") : none;
 }
 
@@ -281,15 +288,17 @@ Expected<ModelInfo> InfoFor(const Registry& registry, const std::string& name,
 
 Expected<ModelInfo> Service::Model(const std::string& name) const {
   return InfoFor(*impl_->registry, name,
-                 {{}, {.capability = Capability::kGenerate}, {.capability = Capability::kTensors}});
+                 {{},
+                  {.capability = engine::Capability::kGenerate},
+                  {.capability = engine::Capability::kTensors}});
 }
 
 Expected<ModelInfo> Service::EmbeddingModel(const std::string& name) const {
-  return InfoFor(*impl_->registry, name, {{.task = ModelTask::kEmbedding}});
+  return InfoFor(*impl_->registry, name, {{.task = families::ModelTask::kEmbedding}});
 }
 
 Expected<ModelInfo> Service::TextModel(const std::string& name) const {
-  return InfoFor(*impl_->registry, name, {{.capability = Capability::kGenerate}});
+  return InfoFor(*impl_->registry, name, {{.capability = engine::Capability::kGenerate}});
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -28,9 +28,12 @@
 #include "metrics/metrics.h"
 #include "sched/tensor_scheduler.h"
 
-namespace penstock {
+namespace penstock::registry {
+class Registry;  // engine/
+}  // namespace penstock::registry
 
-class Registry;      // engine/
+namespace penstock::api {
+
 class GenerateFeed;  // api/generate_feed.h
 class InferCall;     // api/infer.h
 class SharedMemory;  // api/shared_memory.h
@@ -47,25 +50,25 @@ struct ServiceOptions {
   // Memory of the process, mapped files aside; over it new work is refused: --max-resident-bytes.
   // 0: a share of what it may have (ResidentGuard::kShare).
   uint64_t resident_bytes_max = 0;
-  int64_t response_bytes = 256 << 20;      // printed, of one request: --max-response-bytes
-  bool auto_truncate = true;               // --auto-truncate
-  bool token_input = true;                 // --token-input; false: routes refuse ids as input
-  bool openai_token_ids = true;            // --openai-token-ids; false: OpenAI's route refuses them
-  int64_t token_cache_bytes = 64 << 20;    // --token-cache-bytes; 0: off
-  int64_t cache_ttl_s = 3600;              // --cache-ttl-s; 0: for ever
-  int64_t result_cache_bytes = 0;          // --result-cache-bytes; 0: off
-  int64_t shared_memory_bytes = 0;         // --shared-memory-bytes; 0: no regions
-  std::optional<RedisUrl> redis;           // --redis-url
-  std::string redis_secret;                // --redis-key; "": entries are not authenticated
-  int32_t redis_timeout_ms = 5;            // --redis-timeout-ms
-  RunStages run_stages = RunStages::kAll;  // --run-stages
-  int32_t tokenization_workers = 0;        // --tokenization-workers; 0: one a processor, 8 at most
+  int64_t response_bytes = 256 << 20;    // printed, of one request: --max-response-bytes
+  bool auto_truncate = true;             // --auto-truncate
+  bool token_input = true;               // --token-input; false: routes refuse ids as input
+  bool openai_token_ids = true;          // --openai-token-ids; false: OpenAI's route refuses them
+  int64_t token_cache_bytes = 64 << 20;  // --token-cache-bytes; 0: off
+  int64_t cache_ttl_s = 3600;            // --cache-ttl-s; 0: for ever
+  int64_t result_cache_bytes = 0;        // --result-cache-bytes; 0: off
+  int64_t shared_memory_bytes = 0;       // --shared-memory-bytes; 0: no regions
+  std::optional<cache::RedisUrl> redis;  // --redis-url
+  std::string redis_secret;              // --redis-key; "": entries are not authenticated
+  int32_t redis_timeout_ms = 5;          // --redis-timeout-ms
+  encode::RunStages run_stages = encode::RunStages::kAll;  // --run-stages
+  int32_t tokenization_workers = 0;  // --tokenization-workers; 0: one a processor, 8 at most
 };
 
 class Service {
  public:
   // Registry and metrics must outlive the service.
-  Service(Registry* registry, const ServiceOptions& options, Metrics* metrics);
+  Service(registry::Registry* registry, const ServiceOptions& options, metrics::Metrics* metrics);
   ~Service();
 
   void Embed(EmbedRequest request, RequestContext context, Callback<EmbedResponse> done);
@@ -97,7 +100,7 @@ class Service {
   void Infer(InferCall* call);
   // Totals of a loaded tensor model. kNotFound; kUnavailable: it is not loaded; kUnsupported: it is
   // no tensor model.
-  Expected<TensorStatistics> InferStatistics(const std::string& model) const;
+  Expected<sched::TensorStatistics> InferStatistics(const std::string& model) const;
   // Through which tensors may come and go.
   SharedMemory& shared_memory();
 
@@ -157,7 +160,7 @@ class Service {
   void FinishOnWorker(Priority priority, size_t bytes, std::function<void()> work);
 
   // Statistics, see stats.h. The front end hands over the trace of each request that it timed.
-  void RecordTrace(const RequestTrace& trace);
+  void RecordTrace(const metrics::RequestTrace& trace);
   Stats GetStats() const;
   void ResetStats();
   // For a picture of the last minutes, see load_sample.h.
@@ -179,4 +182,4 @@ class Service {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -10,17 +10,18 @@
 #include "common/memory.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
-std::unique_ptr<RemoteStore> NewRemoteStore(const ServiceOptions& options, Metrics* metrics) {
+std::unique_ptr<cache::RemoteStore> NewRemoteStore(const ServiceOptions& options,
+                                                   metrics::Metrics* metrics) {
   if (!options.redis) return nullptr;
-  RemoteStoreOptions remote;
+  cache::RemoteStoreOptions remote;
   remote.url = *options.redis;
   remote.secret = options.redis_secret;
   remote.timeout = std::chrono::milliseconds(options.redis_timeout_ms);
   remote.ttl = std::chrono::seconds(options.cache_ttl_s);
-  return std::make_unique<RemoteStore>(remote, metrics);
+  return std::make_unique<cache::RemoteStore>(remote, metrics);
 }
 
 // "512 requests are being worked on, 300 of them of this client, whose share is 256; the limit for
@@ -45,7 +46,8 @@ uint64_t ResidentLimit(const ServiceOptions& options) {
 
 }  // namespace
 
-Service::Impl::Impl(Registry* registry_in, const ServiceOptions& options_in, Metrics* metrics_in)
+Service::Impl::Impl(registry::Registry* registry_in, const ServiceOptions& options_in,
+                    metrics::Metrics* metrics_in)
     : registry(registry_in),
       options(options_in),
       budget(std::make_shared<ByteBudget>(options_in.inflight_bytes)),
@@ -62,9 +64,10 @@ Service::Impl::Impl(Registry* registry_in, const ServiceOptions& options_in, Met
            static_cast<size_t>(ClientSlots::Most(options_in.concurrent_requests)) *
                static_cast<size_t>(options_in.tokenization_workers)),
       stats(registry, &pool, metrics_in) {
-  metrics_in->AddFunction(
-      "penstock_inflight_bytes", "Memory that requests hold: bodies, ids, results and answers.",
-      Metrics::Kind::kGauge, [kept = budget] { return static_cast<double>(kept->used()); });
+  metrics_in->AddFunction("penstock_inflight_bytes",
+                          "Memory that requests hold: bodies, ids, results and answers.",
+                          metrics::Metrics::Kind::kGauge,
+                          [kept = budget] { return static_cast<double>(kept->used()); });
 }
 
 Status Service::Impl::AcquireSlot(const RequestContext& context,
@@ -85,7 +88,7 @@ Status Service::Impl::AcquireSlot(const RequestContext& context,
 }
 
 void Service::Impl::CountRefused(const std::string& model, Priority priority) const {
-  const auto engine = registry->Find<EncoderEngine>(model);
+  const auto engine = registry->Find<engine::EncoderEngine>(model);
   if (engine.ok()) (*engine)->scheduler().CountRefused(priority);
 }
 
@@ -135,31 +138,32 @@ bool Service::Impl::AwaitAnswers(std::unique_lock<std::mutex>* lock,
   return true;
 }
 
-ModelUse Service::Impl::UseOf(Behaviour behaviour) {
+registry::ModelUse Service::Impl::UseOf(Behaviour behaviour) {
   switch (behaviour) {
     case Behaviour::kEmbed:
     case Behaviour::kEmbedAll:
     case Behaviour::kSimilarity:
-      return {.task = ModelTask::kEmbedding};
+      return {.task = families::ModelTask::kEmbedding};
     case Behaviour::kRerank:
-      return {.task = ModelTask::kReranking};
+      return {.task = families::ModelTask::kReranking};
     case Behaviour::kClassify:
-      return {.task = ModelTask::kClassification, .instead = ModelTask::kReranking};
+      return {.task = families::ModelTask::kClassification,
+              .instead = families::ModelTask::kReranking};
     case Behaviour::kGenerate:
     case Behaviour::kRender:
-      return {.capability = Capability::kGenerate};
+      return {.capability = engine::Capability::kGenerate};
     case Behaviour::kInfer:
-      return {.capability = Capability::kTensors};
+      return {.capability = engine::Capability::kTensors};
     default:
       return {};
   }
 }
 
-Expected<Lease<EncoderEngine>> Service::Impl::EngineFor(const std::string& model,
-                                                        Behaviour behaviour) const {
-  const ModelUse use = UseOf(behaviour);
-  const std::optional<ModelTask> task = use.task;
-  auto found = registry->Find<EncoderEngine>(model, task);
+Expected<registry::Lease<engine::EncoderEngine>> Service::Impl::EngineFor(
+    const std::string& model, Behaviour behaviour) const {
+  const registry::ModelUse use = UseOf(behaviour);
+  const std::optional<families::ModelTask> task = use.task;
+  auto found = registry->Find<engine::EncoderEngine>(model, task);
   if (found.code() == StatusCode::kUnsupported) {
     return CannotEncode(*registry, model, behaviour, use);
   }
@@ -170,18 +174,18 @@ Expected<Lease<EncoderEngine>> Service::Impl::EngineFor(const std::string& model
       PENSTOCK_RETURN_IF_ERROR(CheckTask(known->name, known->purpose.task, behaviour));
     }
   }
-  PENSTOCK_ASSIGN_OR_RETURN(Lease<EncoderEngine> engine, std::move(found));
+  PENSTOCK_ASSIGN_OR_RETURN(registry::Lease<engine::EncoderEngine> engine, std::move(found));
   // Without a classifier a reranker will do.
   if (use.instead && engine->task() != *task && !registry->Has(model)) {
-    PENSTOCK_ASSIGN_OR_RETURN(engine, registry->Find<EncoderEngine>(model, use.instead));
+    PENSTOCK_ASSIGN_OR_RETURN(engine, registry->Find<engine::EncoderEngine>(model, use.instead));
   }
   PENSTOCK_RETURN_IF_ERROR(CheckTask(engine->name(), engine->task(), behaviour));
   return engine;
 }
 
-EncodePlan Service::Impl::NewPlan(Lease<EncoderEngine> engine, const TextOptions& text,
-                                  RequestContext context) const {
-  EncodePlan plan;
+encode::EncodePlan Service::Impl::NewPlan(registry::Lease<engine::EncoderEngine> engine,
+                                          const TextOptions& text, RequestContext context) const {
+  encode::EncodePlan plan;
   plan.engine = std::move(engine);
   plan.truncate = text.truncate.value_or(options.auto_truncate);
   plan.side = text.side;
@@ -229,4 +233,4 @@ void Service::FinishOnWorker(Priority priority, size_t bytes, std::function<void
   if (!impl_->pool.SubmitAdmitted(OneTurn(work), priority, LengthOf(bytes))) work();
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

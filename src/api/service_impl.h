@@ -27,11 +27,12 @@
 #include "metrics/stages.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 
 struct Service::Impl final : RequestSlots {
   // tokenization_workers of the options is the actual number, not 0.
-  Impl(Registry* registry_in, const ServiceOptions& options_in, Metrics* metrics_in);
+  Impl(registry::Registry* registry_in, const ServiceOptions& options_in,
+       metrics::Metrics* metrics_in);
 
   // The callback to answer with; null when the request was refused (and answered).
   template <typename Response>
@@ -68,22 +69,23 @@ struct Service::Impl final : RequestSlots {
   bool AwaitAnswers(std::unique_lock<std::mutex>* lock, std::chrono::milliseconds timeout);
 
   // The model by name (or the default for the behaviour), which must offer the behaviour.
-  Expected<Lease<EncoderEngine>> EngineFor(const std::string& model, Behaviour behaviour) const;
-  EncodePlan NewPlan(Lease<EncoderEngine> engine, const TextOptions& text,
-                     RequestContext context) const;
-  Expected<EncodePlan> PlanEmbed(const std::shared_ptr<const EmbedRequest>& request,
-                                 RequestContext context, Behaviour behaviour);
-  Expected<EncodePlan> PlanRerank(const std::shared_ptr<const RerankRequest>& request,
-                                  RequestContext context) const;
-  Expected<EncodePlan> PlanClassify(const std::shared_ptr<const ClassifyRequest>& request,
-                                    RequestContext context) const;
-  Expected<EncodePlan> PlanSimilarity(const std::shared_ptr<const SimilarityRequest>& request,
-                                      RequestContext context) const;
-  void Start(EncodePlan plan, EncodeDone done) {
-    StartEncode(std::move(plan),
-                {&pool, &tokens, &results, &metrics.tokenize_duration(), options.run_stages,
-                 options.response_bytes},
-                std::move(done));
+  Expected<registry::Lease<engine::EncoderEngine>> EngineFor(const std::string& model,
+                                                             Behaviour behaviour) const;
+  encode::EncodePlan NewPlan(registry::Lease<engine::EncoderEngine> engine, const TextOptions& text,
+                             RequestContext context) const;
+  Expected<encode::EncodePlan> PlanEmbed(const std::shared_ptr<const EmbedRequest>& request,
+                                         RequestContext context, Behaviour behaviour);
+  Expected<encode::EncodePlan> PlanRerank(const std::shared_ptr<const RerankRequest>& request,
+                                          RequestContext context) const;
+  Expected<encode::EncodePlan> PlanClassify(const std::shared_ptr<const ClassifyRequest>& request,
+                                            RequestContext context) const;
+  Expected<encode::EncodePlan> PlanSimilarity(
+      const std::shared_ptr<const SimilarityRequest>& request, RequestContext context) const;
+  void Start(encode::EncodePlan plan, encode::EncodeDone done) {
+    encode::StartEncode(std::move(plan),
+                        {&pool, &tokens, &results, &metrics.tokenize_duration(), options.run_stages,
+                         options.response_bytes},
+                        std::move(done));
   }
 
   // Runs every request that needs the model. plan(request, context) checks it and gives the
@@ -95,14 +97,14 @@ struct Service::Impl final : RequestSlots {
     auto answer = Admit(behaviour, context, std::move(done));
     if (!answer) return CountRefused(request.model, context.priority);
     if (request.text.keep_alive) context.keep_alive = request.text.keep_alive;
-    context.cache_salt = JoinCacheSalt(context.cache_salt, request.text.cache_salt);
+    context.cache_salt = cache::JoinCacheSalt(context.cache_salt, request.text.cache_salt);
     const auto owned = std::make_shared<const Request>(std::move(request));
     WithModel(owned->model, UseOf(behaviour), std::move(context), answer,
               [this, behaviour, owned, answer, plan, fill](RequestContext with) {
-                Expected<EncodePlan> planned = plan(owned, std::move(with));
+                Expected<encode::EncodePlan> planned = plan(owned, std::move(with));
                 if (!planned.ok()) return answer(planned.status());
                 Start(*std::move(planned), [this, behaviour, owned, answer,
-                                            fill](Expected<EncodeOutcome> outcome) {
+                                            fill](Expected<encode::EncodeOutcome> outcome) {
                   if (!outcome.ok()) return answer(outcome.status());
                   Response response;
                   response.model = owned->model.empty() ? outcome->engine->name() : owned->model;
@@ -119,7 +121,7 @@ struct Service::Impl final : RequestSlots {
   void CountRefused(const std::string& model, Priority priority) const;
 
   // What a request of that behaviour needs a model for.
-  static ModelUse UseOf(Behaviour behaviour);
+  static registry::ModelUse UseOf(Behaviour behaviour);
   // A request that waits for its model. It leaves its place among the concurrent requests to those
   // whose models are there; as many as these may wait.
   class ModelWait {
@@ -151,9 +153,9 @@ struct Service::Impl final : RequestSlots {
   // Calls then(context) when the model is there, mostly at once; answers with a Status where it
   // will not be. `then` finds the model itself.
   template <typename Answer, typename Then>
-  void WithModel(const std::string& model, const ModelUse& use, RequestContext context,
+  void WithModel(const std::string& model, const registry::ModelUse& use, RequestContext context,
                  Answer answer, Then then, bool has_slot = true) {
-    Lease<penstock::Model> hold;  // until `then` has a lease of its own
+    registry::Lease<penstock::engine::Model> hold;  // until `then` has a lease of its own
     const bool waits = registry->MustAwait(model, use, &hold);
     if (!waits && !context.keep_alive) return then(std::move(context));
     std::shared_ptr<ModelWait> wait;
@@ -162,20 +164,20 @@ struct Service::Impl final : RequestSlots {
       if (!begun.ok()) return answer(begun.status());
       wait = *std::move(begun);
     }
-    if (context.trace != nullptr) context.trace->Enter(Stage::kLoad);
+    if (context.trace != nullptr) context.trace->Enter(metrics::Stage::kLoad);
     registry->Await(model, use, context,
                     [answer = std::move(answer), then = std::move(then), context,
                      wait = std::move(wait)](const Status& status) {
                       if (wait) wait->End();
                       if (!status.ok()) return answer(status);
-                      if (context.trace != nullptr) context.trace->Enter(Stage::kParse);
+                      if (context.trace != nullptr) context.trace->Enter(metrics::Stage::kParse);
                       then(context);
                     });
   }
 
   // Warns, once for a model, of ids that another tokenizer must have made: they neither begin nor
   // end with a special token, where the model's template adds some.
-  void WarnOfForeignIds(const EncoderEngine& engine, const std::vector<Input>& inputs);
+  void WarnOfForeignIds(const engine::EncoderEngine& engine, const std::vector<Input>& inputs);
 
   // See Service::CheckMemory.
   Status CheckMemory(Priority priority);
@@ -185,15 +187,15 @@ struct Service::Impl final : RequestSlots {
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();
 
-  Registry* const registry;
+  registry::Registry* const registry;
   const ServiceOptions options;
   const std::shared_ptr<ByteBudget> budget;  // of all requests
   ResidentGuard resident;
   ServiceMetrics metrics;
   SharedMemory shared_memory;
-  const std::unique_ptr<RemoteStore> remote;  // null without --redis-url
-  TokenCache tokens;
-  ResultCache results;
+  const std::unique_ptr<cache::RemoteStore> remote;  // null without --redis-url
+  encode::TokenCache tokens;
+  encode::ResultCache results;
   std::atomic<bool> accepting{true};
   std::atomic<bool> leaving{false};   // still accepting, but no more ready
   std::atomic<bool> starting{false};  // not ready yet
@@ -210,4 +212,4 @@ struct Service::Impl final : RequestSlots {
   ServiceStats stats;
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -14,7 +14,7 @@
 #include "engine/fake_engine.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 using testing::HasSubstr;
@@ -22,15 +22,16 @@ using testing::HasSubstr;
 class ServiceMemoryTest : public testing::Test {
  protected:
   void Start(ServiceOptions limits, int32_t max_tokens = 4096) {
-    EncoderParts parts = FakeParts(ModelTask::kEmbedding, 1, [this] {
+    engine::EncoderParts parts = engine::FakeParts(families::ModelTask::kEmbedding, 1, [this] {
       if (hold_.valid()) hold_.wait();
     });
     parts.max_tokens = max_tokens;
-    EncoderEngineOptions options;
+    engine::EncoderEngineOptions options;
     options.name = "embedder";
-    ASSERT_TRUE(
-        registry_.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_))
-            .ok());
+    ASSERT_TRUE(registry_
+                    .AddLoaded(std::make_unique<engine::EncoderEngine>(std::move(parts), options,
+                                                                       &metrics_))
+                    .ok());
     service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
   }
   RequestContext Context(Priority priority = Priority::kInteractive) {
@@ -67,8 +68,8 @@ class ServiceMemoryTest : public testing::Test {
   }
 
   std::shared_future<void> hold_;
-  Metrics metrics_;
-  Registry registry_{nullptr, &metrics_};
+  metrics::Metrics metrics_;
+  registry::Registry registry_{nullptr, &metrics_};
   std::unique_ptr<Service> service_;
 };
 
@@ -208,4 +209,4 @@ TEST_F(ServiceMemoryTest, NewWorkIsRefusedWhileTheProcessHasTooMuch) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -1,6 +1,6 @@
 #include "api/service_metrics.h"
 
-namespace penstock {
+namespace penstock::api {
 
 const char* BehaviourName(Behaviour behaviour) {
   switch (behaviour) {
@@ -28,18 +28,20 @@ const char* BehaviourName(Behaviour behaviour) {
   return "unknown";
 }
 
-ServiceMetrics::ServiceMetrics(Metrics* metrics) : infers_(std::make_shared<InferCounts>()) {
+ServiceMetrics::ServiceMetrics(metrics::Metrics* metrics)
+    : infers_(std::make_shared<InferCounts>()) {
   constexpr char kRequests[] = "penstock_requests_total";
   constexpr char kRequestsHelp[] = "Requests answered, by their outcome.";
   for (size_t b = 0; b < kBehaviours; ++b) {
     const bool infer = b == static_cast<size_t>(Behaviour::kInfer);
-    const auto behaviour = MetricLabel("behaviour", BehaviourName(static_cast<Behaviour>(b)));
+    const auto behaviour =
+        metrics::MetricLabel("behaviour", BehaviourName(static_cast<Behaviour>(b)));
     for (size_t o = 0; o < kOutcomes; ++o) {
       const char* outcome = StatusCodeName(static_cast<StatusCode>(o));
-      const std::string labels = behaviour + "," + MetricLabel("outcome", outcome);
+      const std::string labels = behaviour + "," + metrics::MetricLabel("outcome", outcome);
       if (infer && o == 0) {
         metrics->AddFunction(
-            kRequests, kRequestsHelp, Metrics::Kind::kCounter,
+            kRequests, kRequestsHelp, metrics::Metrics::Kind::kCounter,
             [infers = infers_] { return static_cast<double>(infers->succeeded()); }, labels);
         continue;
       }
@@ -49,7 +51,7 @@ ServiceMetrics::ServiceMetrics(Metrics* metrics) : infers_(std::make_shared<Infe
     durations_[b] = &metrics->AddHistogram(
         "penstock_request_duration_seconds",
         "Time from the acceptance of a request until it was answered; failed ones left out.",
-        DurationBounds(), behaviour);
+        metrics::DurationBounds(), behaviour);
     tokens_[b] = &metrics->AddCounter("penstock_tokens_total",
                                       "Tokens of the inputs of answered requests, whether a model "
                                       "worked on them or a cache knew.",
@@ -58,7 +60,7 @@ ServiceMetrics::ServiceMetrics(Metrics* metrics) : infers_(std::make_shared<Infe
   for (size_t o = 1; o < kOutcomes; ++o) {
     errors_[o] = &metrics->AddCounter(
         "penstock_errors_total", "Requests that failed, by the kind of failure.",
-        MetricLabel("kind", StatusCodeName(static_cast<StatusCode>(o))));
+        metrics::MetricLabel("kind", StatusCodeName(static_cast<StatusCode>(o))));
   }
   truncated_inputs_ = &metrics->AddCounter("penstock_truncated_inputs_total",
                                            "Inputs that were cut to the model's limit.");
@@ -73,10 +75,11 @@ ServiceMetrics::ServiceMetrics(Metrics* metrics) : infers_(std::make_shared<Infe
       "answered; failed ones left out.");
   in_flight_ =
       &metrics->AddGauge("penstock_requests_in_flight", "Requests accepted and not yet answered.");
-  metrics->router().Add(RouterGauges::Family::kInFlight, "", in_flight_);
+  metrics->router().Add(metrics::RouterGauges::Family::kInFlight, "", in_flight_);
   tokenize_duration_ = &metrics->AddHistogram(
       "penstock_tokenize_duration_seconds",
-      "Time to tokenize all inputs of a request, waiting for a worker included.", DurationBounds());
+      "Time to tokenize all inputs of a request, waiting for a worker included.",
+      metrics::DurationBounds());
 }
 
 void ServiceMetrics::CountRequest(Behaviour behaviour, StatusCode outcome, double duration_s) {
@@ -96,12 +99,12 @@ void ServiceMetrics::CountInferFailure(StatusCode outcome) {
   errors_[o]->Add();
 }
 
-void ServiceMetrics::CountTokens(Behaviour behaviour, const Usage& usage,
-                                 const Truncation& truncation) {
+void ServiceMetrics::CountTokens(Behaviour behaviour, const encode::Usage& usage,
+                                 const encode::Truncation& truncation) {
   tokens_[static_cast<size_t>(behaviour)]->Add(usage.prompt_tokens);
   truncated_inputs_->Add(truncation.inputs);
   truncated_tokens_->Add(truncation.tokens);
   unread_bytes_->Add(truncation.unread_bytes);
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

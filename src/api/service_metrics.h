@@ -12,7 +12,7 @@
 #include "common/status.h"
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::api {
 
 enum class Behaviour {
   kEmbed,
@@ -31,31 +31,32 @@ const char* BehaviourName(Behaviour behaviour);  // "embed", "embed_all", ...
 
 class ServiceMetrics {
  public:
-  explicit ServiceMetrics(Metrics* metrics);
+  explicit ServiceMetrics(metrics::Metrics* metrics);
 
   void CountRequest(Behaviour behaviour, StatusCode outcome, double duration_s);
   // Counts a failed call of Service::Infer; calls that succeed are counted by infers().
   void CountInferFailure(StatusCode outcome);
   InferCounts& infers() { return *infers_; }
   // Time of calls that succeed, from the moment the model is there.
-  DurationHistogram& infer_duration() { return *infer_duration_; }
-  void CountTokens(Behaviour behaviour, const Usage& usage, const Truncation& truncation);
-  Gauge& in_flight() { return *in_flight_; }
-  Histogram& tokenize_duration() { return *tokenize_duration_; }
+  metrics::DurationHistogram& infer_duration() { return *infer_duration_; }
+  void CountTokens(Behaviour behaviour, const encode::Usage& usage,
+                   const encode::Truncation& truncation);
+  metrics::Gauge& in_flight() { return *in_flight_; }
+  metrics::Histogram& tokenize_duration() { return *tokenize_duration_; }
 
  private:
   static constexpr size_t kOutcomes = static_cast<size_t>(StatusCode::kInternal) + 1;
-  std::array<std::array<Counter*, kOutcomes>, kBehaviours> requests_{};
-  std::array<Histogram*, kBehaviours> durations_{};
-  std::array<Counter*, kBehaviours> tokens_{};
-  std::array<Counter*, kOutcomes> errors_{};
-  Counter* truncated_inputs_;
-  Counter* truncated_tokens_;
-  Counter* unread_bytes_;
+  std::array<std::array<metrics::Counter*, kOutcomes>, kBehaviours> requests_{};
+  std::array<metrics::Histogram*, kBehaviours> durations_{};
+  std::array<metrics::Counter*, kBehaviours> tokens_{};
+  std::array<metrics::Counter*, kOutcomes> errors_{};
+  metrics::Counter* truncated_inputs_;
+  metrics::Counter* truncated_tokens_;
+  metrics::Counter* unread_bytes_;
   const std::shared_ptr<InferCounts> infers_;  // printed as long as the metrics are
-  DurationHistogram* infer_duration_;
-  Gauge* in_flight_;
-  Histogram* tokenize_duration_;
+  metrics::DurationHistogram* infer_duration_;
+  metrics::Gauge* in_flight_;
+  metrics::Histogram* tokenize_duration_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

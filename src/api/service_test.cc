@@ -11,7 +11,7 @@
 #include "engine/fake_engine.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 using testing::ElementsAre;
@@ -38,21 +38,23 @@ std::vector<Input> Texts(std::vector<std::string> texts) {
 class ServiceTest : public testing::Test {
  protected:
   ServiceTest() {
-    Add("embedder", FakeParts(ModelTask::kEmbedding), [](EncoderParts* parts) {
-      parts->folder.prompts = {{"query", "t10 "}, {"passage", "t20 "}, {"empty", ""}};
-    });
-    Add("reranker", FakeParts(ModelTask::kReranking));
-    Add("classifier", FakeParts(ModelTask::kClassification, 3));
+    Add("embedder", engine::FakeParts(families::ModelTask::kEmbedding),
+        [](engine::EncoderParts* parts) {
+          parts->folder.prompts = {{"query", "t10 "}, {"passage", "t20 "}, {"empty", ""}};
+        });
+    Add("reranker", engine::FakeParts(families::ModelTask::kReranking));
+    Add("classifier", engine::FakeParts(families::ModelTask::kClassification, 3));
     Start({});
   }
-  void Add(const std::string& name, EncoderParts parts,
-           const std::function<void(EncoderParts*)>& change = nullptr) {
+  void Add(const std::string& name, engine::EncoderParts parts,
+           const std::function<void(engine::EncoderParts*)>& change = nullptr) {
     if (change) change(&parts);
-    EncoderEngineOptions options;
+    engine::EncoderEngineOptions options;
     options.name = name;
-    ASSERT_TRUE(
-        registry_.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_))
-            .ok());
+    ASSERT_TRUE(registry_
+                    .AddLoaded(std::make_unique<engine::EncoderEngine>(std::move(parts), options,
+                                                                       &metrics_))
+                    .ok());
   }
   void Start(ServiceOptions limits) {
     service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
@@ -72,8 +74,8 @@ class ServiceTest : public testing::Test {
     return Call(service_.get(), &Service::Classify, std::move(request));
   }
 
-  Metrics metrics_;
-  Registry registry_{nullptr, &metrics_};
+  metrics::Metrics metrics_;
+  registry::Registry registry_{nullptr, &metrics_};
   std::unique_ptr<Service> service_;
 };
 
@@ -127,7 +129,7 @@ TEST_F(ServiceTest, IdsAreTakenAsTheyAre) {
   EmbedRequest request;
   request.inputs = {{"", {7, 8}, true}, {"", {1, 1, 1, 1, 1, 1, 1, 1, 50}, true}};
   EXPECT_THAT(Embed(request)->values, ElementsAre(15, 2, 3, 4, 8, 8, 3, 4));
-  request.text.side = TruncationSide::kLeft;
+  request.text.side = text::TruncationSide::kLeft;
   EXPECT_EQ(Embed(request)->values[4], 57);
   request.inputs[1].ids = {4, 100};
   ExpectError(Embed(request).status(), StatusCode::kInvalidArgument, "inputs[1]",
@@ -174,10 +176,11 @@ TEST_F(ServiceTest, Prompts) {
 }
 
 TEST_F(ServiceTest, DefaultPrompt) {
-  Add("prompted", FakeParts(ModelTask::kEmbedding), [](EncoderParts* parts) {
-    parts->folder.prompts = {{"p", "t10 "}};
-    parts->folder.default_prompt_name = "p";
-  });
+  Add("prompted", engine::FakeParts(families::ModelTask::kEmbedding),
+      [](engine::EncoderParts* parts) {
+        parts->folder.prompts = {{"p", "t10 "}};
+        parts->folder.default_prompt_name = "p";
+      });
   EmbedRequest request;
   request.model = "prompted";
   request.inputs = Texts({"t2"});
@@ -256,9 +259,10 @@ TEST_F(ServiceTest, EachDocumentMayHaveItsOwnQuery) {
 }
 
 TEST_F(ServiceTest, ADecoderReadsEachPairAsItWouldAlone) {
-  Add("decoder", FakeParts(ModelTask::kReranking), [](EncoderParts* parts) {
-    parts->folder.pair_template = PairTemplate{"t1 ", " t7 ", ""};
-  });
+  Add("decoder", engine::FakeParts(families::ModelTask::kReranking),
+      [](engine::EncoderParts* parts) {
+        parts->folder.pair_template = families::PairTemplate{"t1 ", " t7 ", ""};
+      });
   RerankRequest request;
   request.model = "decoder";
   request.raw_scores = true;
@@ -280,8 +284,10 @@ TEST_F(ServiceTest, ADecoderReadsEachPairAsItWouldAlone) {
 }
 
 TEST_F(ServiceTest, RerankRespectsTheFoldersActivation) {
-  Add("identity", FakeParts(ModelTask::kReranking),
-      [](EncoderParts* parts) { parts->folder.encoder.cross_encoder_activation = "identity"; });
+  Add("identity", engine::FakeParts(families::ModelTask::kReranking),
+      [](engine::EncoderParts* parts) {
+        parts->folder.encoder.cross_encoder_activation = "identity";
+      });
   RerankRequest request;
   request.model = "identity";
   request.query = "t40";
@@ -371,7 +377,7 @@ TEST_F(ServiceTest, TokenizeAndDecode) {
   ASSERT_EQ(response->inputs[0].size(), 5u);
   EXPECT_TRUE(response->inputs[0][0].special);
   EXPECT_EQ(response->inputs[0][2].text, "t7");
-  EXPECT_EQ(response->inputs[0][2].offset, (TokenOffset{4, 6}));  // of the prompted text
+  EXPECT_EQ(response->inputs[0][2].offset, (text::TokenOffset{4, 6}));  // of the prompted text
   EXPECT_EQ(response->inputs[1].size(), 3u);
   DecodeRequest decode;
   decode.inputs = {{0, 7, 8, 1}, {}};
@@ -399,15 +405,16 @@ TEST_F(ServiceTest, CancelledAndExpiredRequests) {
 // While a model loads for long, requests for models that are there are not refused.
 TEST_F(ServiceTest, WaitsForAModelLeaveThePlacesToOthers) {
   std::promise<void> gate;
-  const auto loader = [this, open = gate.get_future().share()](
-                          const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+  const auto loader =
+      [this, open = gate.get_future().share()](
+          const registry::ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
     if (spec.name == "far") open.wait();
-    return std::unique_ptr<Model>(std::make_unique<EncoderEngine>(FakeParts(ModelTask::kEmbedding),
-                                                                  spec.options.encoder, &metrics_));
+    return std::unique_ptr<engine::Model>(std::make_unique<engine::EncoderEngine>(
+        engine::FakeParts(families::ModelTask::kEmbedding), spec.options.encoder, &metrics_));
   };
-  Registry registry(nullptr, &metrics_, loader, {.on_demand = true});
+  registry::Registry registry(nullptr, &metrics_, loader, {.on_demand = true});
   for (const char* name : {"here", "far"}) {
-    ModelSpec spec;
+    registry::ModelSpec spec;
     spec.name = spec.reference = name;
     ASSERT_TRUE(registry.Add(std::move(spec)).ok());
   }
@@ -430,7 +437,7 @@ TEST_F(ServiceTest, WaitsForAModelLeaveThePlacesToOthers) {
   request.model = "here";
   EXPECT_TRUE(Embed(request).ok());
   RequestContext kept;
-  kept.keep_alive = KeepAlive(1000);
+  kept.keep_alive = registry::KeepAlive(1000);
   EXPECT_TRUE(Embed(request, kept).ok());
   gate.set_value();
   for (std::promise<bool>& answer : answers) EXPECT_TRUE(answer.get_future().get());
@@ -442,7 +449,7 @@ TEST_F(ServiceTest, WaitsForAModelLeaveThePlacesToOthers) {
 TEST_F(ServiceTest, ConcurrentRequestsAreLimitedAndDrained) {
   std::promise<void> gate;
   auto open = gate.get_future().share();
-  Add("slow", FakeParts(ModelTask::kEmbedding, 0, [open] { open.wait(); }));
+  Add("slow", engine::FakeParts(families::ModelTask::kEmbedding, 0, [open] { open.wait(); }));
   Start({.concurrent_requests = 2});
   EmbedRequest request;
   request.model = "slow";
@@ -469,7 +476,7 @@ TEST_F(ServiceTest, ConcurrentRequestsAreLimitedAndDrained) {
 TEST_F(ServiceTest, AClientWithAllPlacesShutsNoOtherOut) {
   std::promise<void> gate;
   auto open = gate.get_future().share();
-  Add("slow", FakeParts(ModelTask::kEmbedding, 0, [open] { open.wait(); }));
+  Add("slow", engine::FakeParts(families::ModelTask::kEmbedding, 0, [open] { open.wait(); }));
   Start({.concurrent_requests = 8});
   EmbedRequest request;
   request.model = "slow";
@@ -510,7 +517,7 @@ TEST_F(ServiceTest, ModelsAreDescribed) {
 }
 
 TEST_F(ServiceTest, TheAnswerCarriesTheNameThatWasAsked) {
-  Add("owner/other", FakeParts(ModelTask::kEmbedding));
+  Add("owner/other", engine::FakeParts(families::ModelTask::kEmbedding));
   EmbedRequest request;
   request.inputs = Texts({"t2"});
   request.model = "other";
@@ -570,4 +577,4 @@ TEST_F(ServiceTest, ManyThreadsAtOnce) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

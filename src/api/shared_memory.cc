@@ -13,7 +13,7 @@
 #include "common/printable.h"
 #include "common/regular_file.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 constexpr size_t kNameBytesMax = 512;
@@ -201,4 +201,4 @@ Expected<SharedMemorySlice> SharedMemory::Slice(std::string_view name, uint64_t 
   return SharedMemorySlice(found->second, region.offset + offset, bytes);
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

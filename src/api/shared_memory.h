@@ -22,7 +22,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::api {
 
 struct SharedMemoryRegion {
   std::string name;     // the client's
@@ -87,4 +87,4 @@ class SharedMemory {
   uint64_t bytes_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -10,7 +10,7 @@
 #include <limits>
 #include <string>
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 using testing::HasSubstr;
@@ -185,4 +185,4 @@ TEST(SharedMemory, MemoryThatWasCutShortIsAnError) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -6,7 +6,7 @@
 #include "api/service_impl.h"
 #include "models/encoder.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 // Source, or sources.
@@ -14,14 +14,14 @@ size_t FirstTexts(const SimilarityRequest& request) {
   return request.sources.empty() ? 1 : request.sources.size();
 }
 
-void FillResponse(const SimilarityRequest& request, EncodeOutcome* outcome,
+void FillResponse(const SimilarityRequest& request, encode::EncodeOutcome* outcome,
                   SimilarityResponse* response) {
   const std::span<float> values = outcome->values;
   const auto row = [&](size_t i) { return values.subspan(i * outcome->width, outcome->width); };
-  const ModelFolder& folder = outcome->engine->folder();
+  const families::ModelFolder& folder = outcome->engine->folder();
   const size_t first_texts = FirstTexts(request);
   for (size_t i = 0; folder.normalize && i < first_texts + request.sentences.size(); ++i) {
-    FinishEmbedding(row(i), outcome->width, true);
+    models::FinishEmbedding(row(i), outcome->width, true);
   }
   for (size_t i = 0; i < request.sentences.size(); ++i) {
     const auto first = row(request.sources.empty() ? 0 : i);
@@ -31,11 +31,11 @@ void FillResponse(const SimilarityRequest& request, EncodeOutcome* outcome,
 
 // The texts of both sides, the first ones before the second ones.
 Status AddItems(const SimilarityRequest& request, const ServiceOptions& limits,
-                std::vector<EncodeItem>* items) {
+                std::vector<encode::EncodeItem>* items) {
   items->reserve(FirstTexts(request) + request.sentences.size());
   const auto add = [&](std::string_view text, std::string field) -> Status {
     PENSTOCK_RETURN_IF_ERROR(CheckBytes(text, field, limits));
-    EncodeItem item;
+    encode::EncodeItem item;
     item.first = text;
     item.field = std::move(field);
     items->push_back(std::move(item));
@@ -53,9 +53,9 @@ Status AddItems(const SimilarityRequest& request, const ServiceOptions& limits,
 
 }  // namespace
 
-Expected<EncodePlan> Service::Impl::PlanSimilarity(
+Expected<encode::EncodePlan> Service::Impl::PlanSimilarity(
     const std::shared_ptr<const SimilarityRequest>& request, RequestContext context) const {
-  PENSTOCK_ASSIGN_OR_RETURN(Lease<EncoderEngine> engine,
+  PENSTOCK_ASSIGN_OR_RETURN(registry::Lease<engine::EncoderEngine> engine,
                             EngineFor(request->model, Behaviour::kSimilarity));
   PENSTOCK_RETURN_IF_ERROR(CheckCount(request->sentences.size(), "sentences", options));
   if (!request->sources.empty() && request->sources.size() != request->sentences.size()) {
@@ -63,7 +63,7 @@ Expected<EncodePlan> Service::Impl::PlanSimilarity(
                                                request->sources.size(), request->sentences.size()),
                                    "sources");
   }
-  EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
+  encode::EncodePlan plan = NewPlan(std::move(engine), request->text, std::move(context));
   PENSTOCK_ASSIGN_OR_RETURN(plan.prompt,
                             ResolvePrompt(*plan.engine, request->text, false, options));
   plan.owner = request;
@@ -81,4 +81,4 @@ void Service::Similarity(SimilarityRequest request, RequestContext context,
       FillResponse);
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::api {
 
 template <typename Event>
 class Sink {
@@ -63,4 +63,4 @@ class Sink {
   alignas(64) std::atomic<size_t> tail_{0};  // next to push
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

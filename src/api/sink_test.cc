@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 TEST(Sink, GivesEventsInOrderAndRefusesWhatDoesNotFit) {
@@ -68,4 +68,4 @@ TEST(Sink, NoEventIsLeftBehindByAConsumerThatSleepsUntilItIsWoken) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

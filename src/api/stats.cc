@@ -9,7 +9,7 @@
 #include "metrics/process_stats.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 constexpr std::chrono::seconds kRotate{10};
@@ -22,31 +22,31 @@ int64_t Nanoseconds(Clock::time_point at) {
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-const char* WhyStage(Stage stage) {
+const char* WhyStage(metrics::Stage stage) {
   switch (stage) {
-    case Stage::kReceive:
+    case metrics::Stage::kReceive:
       return "clients take long to send their requests";
-    case Stage::kParse:
+    case metrics::Stage::kParse:
       return "requests are large, or the io threads are behind with reading them";
-    case Stage::kLoad:
+    case metrics::Stage::kLoad:
       return "requests wait for models to be loaded";
-    case Stage::kTokenize:
+    case metrics::Stage::kTokenize:
       return "texts wait for the tokenization workers";
-    case Stage::kQueue:
+    case metrics::Stage::kQueue:
       return "requests wait for batches before them";
-    case Stage::kForm:
+    case metrics::Stage::kForm:
       return "batches take long to be laid out";
-    case Stage::kForward:
+    case metrics::Stage::kForward:
       return "the model's own work, and no resource is used up";
-    case Stage::kPrefill:
+    case metrics::Stage::kPrefill:
       return "prompts are long, or few of their tokens are cached";
-    case Stage::kDecode:
+    case metrics::Stage::kDecode:
       return "the model writes, and no resource is used up";
-    case Stage::kComplete:
+    case metrics::Stage::kComplete:
       return "results wait for the io threads";
-    case Stage::kSerialise:
+    case metrics::Stage::kSerialise:
       return "answers are large, and printing them takes long";
-    case Stage::kSend:
+    case metrics::Stage::kSend:
       return "clients take long to take their answers";
   }
   return "";
@@ -56,9 +56,9 @@ double BusyS(const LoadSums::Model& model) {
   return model.text ? model.decode.busy_s : model.busy_s;
 }
 
-std::vector<Stats::Device> MemoryOf(const Registry& registry) {
+std::vector<Stats::Device> MemoryOf(const registry::Registry& registry) {
   std::vector<Stats::Device> devices;
-  for (Registry::DeviceMemory& one : registry.MemoryOfDevices()) {
+  for (registry::Registry::DeviceMemory& one : registry.MemoryOfDevices()) {
     devices.push_back({std::move(one.device), static_cast<int64_t>(one.budget_bytes),
                        static_cast<int64_t>(one.used_bytes)});
   }
@@ -74,7 +74,7 @@ LoadSums LoadSums::Since(const LoadSums& earlier) const {
   LoadSums window = *this;
   window.seconds -= earlier.seconds;
   window.requests -= earlier.requests;
-  for (size_t s = 0; s < kStages; ++s) window.stage_s[s] -= earlier.stage_s[s];
+  for (size_t s = 0; s < metrics::kStages; ++s) window.stage_s[s] -= earlier.stage_s[s];
   window.tokenize_busy_s -= earlier.tokenize_busy_s;
   window.processor_s -= earlier.processor_s;
   for (Model& model : window.models) {
@@ -114,56 +114,57 @@ Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& 
   };
   if (model_busy >= kSaturated) {
     return saturated(
-        StageName(busiest->text ? Stage::kDecode : Stage::kForward),
+        metrics::StageName(busiest->text ? metrics::Stage::kDecode : metrics::Stage::kForward),
         fmt::format("the model '{}' is busy {} % of the time",
                     models[busiest - load.models.begin()], Percent(std::min(model_busy, 1.0))));
   }
   if (workers_busy >= kSaturated) {
-    return saturated(StageName(Stage::kTokenize),
+    return saturated(metrics::StageName(metrics::Stage::kTokenize),
                      fmt::format("the {} tokenization workers are busy {} % of the time",
                                  tokenization_workers, Percent(std::min(workers_busy, 1.0))));
   }
   double total_s = 0;
   for (const double s : load.stage_s) total_s += s;
   const auto longest = std::max_element(load.stage_s.begin(), load.stage_s.end());
-  const auto stage = static_cast<Stage>(longest - load.stage_s.begin());
+  const auto stage = static_cast<metrics::Stage>(longest - load.stage_s.begin());
   if (processors_busy >= kSaturated && load.requests > 0) {
-    return saturated(
-        "processor",
-        fmt::format("the {} processors are busy {} % of the time; requests spend most "
-                    "of their time in {}",
-                    processors, Percent(std::min(processors_busy, 1.0)), StageName(stage)));
+    return saturated("processor",
+                     fmt::format("the {} processors are busy {} % of the time; requests spend most "
+                                 "of their time in {}",
+                                 processors, Percent(std::min(processors_busy, 1.0)),
+                                 metrics::StageName(stage)));
   }
   if (total_s <= 0) {
     found.name = "none";
     found.why = "no timed request was answered";
     return found;
   }
-  found.name = StageName(stage);
+  found.name = metrics::StageName(stage);
   found.why =
       fmt::format("{} % of the requests' time: {}", Percent(*longest / total_s), WhyStage(stage));
   return found;
 }
 
-ServiceStats::ServiceStats(const Registry* registry, const WorkerPool* pool, Metrics* metrics)
+ServiceStats::ServiceStats(const registry::Registry* registry, const WorkerPool* pool,
+                           metrics::Metrics* metrics)
     : registry_(registry), pool_(pool), metrics_(metrics), started_(Clock::now()) {
-  for (size_t s = 0; s < kStages; ++s) {
-    stages_[s] = &metrics->AddDurations("penstock_stage_duration_seconds",
-                                        "Time that requests spent in a stage.",
-                                        MetricLabel("stage", StageName(static_cast<Stage>(s))));
+  for (size_t s = 0; s < metrics::kStages; ++s) {
+    stages_[s] = &metrics->AddDurations(
+        "penstock_stage_duration_seconds", "Time that requests spent in a stage.",
+        metrics::MetricLabel("stage", metrics::StageName(static_cast<metrics::Stage>(s))));
   }
   metrics->AddFunction("penstock_uptime_seconds", "Time since the service was made.",
-                       Metrics::Kind::kGauge,
+                       metrics::Metrics::Kind::kGauge,
                        [start = started_] { return Seconds(Clock::now() - start); });
   metrics->AddFunction(
       "penstock_tokenize_busy_seconds_total", "Time that tokenization workers worked, summed.",
-      Metrics::Kind::kCounter,
+      metrics::Metrics::Kind::kCounter,
       [load = pool->load()] { return static_cast<double>(load->busy_ns.load()) / 1e9; });
   metrics->AddFunction(
       "penstock_tokenize_waiting_tasks", "Pieces of requests that wait for a tokenization worker.",
-      Metrics::Kind::kGauge,
+      metrics::Metrics::Kind::kGauge,
       [load = pool->load()] { return static_cast<double>(load->waiting_tasks.load()); });
-  AddProcessMetrics(metrics);
+  metrics::AddProcessMetrics(metrics);
   {
     const std::lock_guard lock(mutex_);
     reset_ = previous_ = latest_ = Now();
@@ -177,12 +178,12 @@ ServiceStats::Moment ServiceStats::Now() const {
   LoadSums& sums = now.sums;
   sums.seconds = Seconds(now.at - started_);
   sums.requests = requests_.Snapshot().count();
-  for (size_t s = 0; s < kStages; ++s) {
+  for (size_t s = 0; s < metrics::kStages; ++s) {
     sums.stage_s[s] = static_cast<double>(stages_[s]->sum_ns()) / 1e9;
   }
   sums.tokenize_busy_s = static_cast<double>(pool_->load()->busy_ns.load()) / 1e9;
-  sums.processor_s = ProcessorSeconds();
-  for (const Registry::Entry& entry : registry_->List()) {
+  sums.processor_s = metrics::ProcessorSeconds();
+  for (const registry::Registry::Entry& entry : registry_->List()) {
     LoadSums::Model& model = sums.models.emplace_back();
     model.name = entry.name;
     const bool keeps_own_sums = entry.purpose && !entry.purpose->encodes();
@@ -190,14 +191,14 @@ ServiceStats::Moment ServiceStats::Now() const {
       if (const auto seen = seen_.find(entry.name); seen != seen_.end()) model = seen->second;
       continue;
     }
-    if (DecoderEngine* const engine = entry.As<DecoderEngine>()) {
+    if (engine::DecoderEngine* const engine = entry.As<engine::DecoderEngine>()) {
       model.text = true;
       model.decode = engine->scheduler().totals();
       seen_[entry.name] = model;
       continue;
     }
-    if (const TensorEngine* const engine = entry.As<TensorEngine>()) {
-      const TensorStatistics done = engine->scheduler().Statistics();
+    if (const engine::TensorEngine* const engine = entry.As<engine::TensorEngine>()) {
+      const sched::TensorStatistics done = engine->scheduler().Statistics();
       model.batches = done.runs;
       model.rows = done.rows;
       model.tensor_requests = done.success.count;
@@ -205,7 +206,7 @@ ServiceStats::Moment ServiceStats::Now() const {
       seen_[entry.name] = model;
       continue;
     }
-    const SchedulerStats done = EncoderScheduler::StatsOf(entry.name, metrics_);
+    const sched::SchedulerStats done = sched::EncoderScheduler::StatsOf(entry.name, metrics_);
     model.batches = done.batches;
     model.tokens = done.tokens;
     model.rows = done.rows;
@@ -227,10 +228,10 @@ void ServiceStats::RotateIfDue() const {
   rotate_at_ns_.store(Nanoseconds(latest_.at + kRotate), std::memory_order_relaxed);
 }
 
-void ServiceStats::Record(const RequestTrace& trace) {
+void ServiceStats::Record(const metrics::RequestTrace& trace) {
   RotateIfDue();
-  for (size_t s = 0; s < kStages; ++s) {
-    if (const int64_t ns = trace.ns(static_cast<Stage>(s)); ns > 0) stages_[s]->Record(ns);
+  for (size_t s = 0; s < metrics::kStages; ++s) {
+    if (const int64_t ns = trace.ns(static_cast<metrics::Stage>(s)); ns > 0) stages_[s]->Record(ns);
   }
   requests_.Record(trace.wall_ns());
 }
@@ -245,45 +246,45 @@ Stats ServiceStats::Read() const {
   stats.window_s = window.seconds;
   stats.requests = requests_.Snapshot().Since(reset_requests_);
   double total_s = 0;
-  for (size_t s = 0; s < kStages; ++s) {
+  for (size_t s = 0; s < metrics::kStages; ++s) {
     stats.stages.push_back(
-        {static_cast<Stage>(s), 0, stages_[s]->Snapshot().Since(reset_stages_[s])});
+        {static_cast<metrics::Stage>(s), 0, stages_[s]->Snapshot().Since(reset_stages_[s])});
     total_s += stats.stages.back().latency.total_s();
   }
   for (StageStats& stage : stats.stages) {
     stage.percent = total_s > 0 ? 100 * stage.latency.total_s() / total_s : 0;
   }
   std::vector<std::string> names;
-  for (const Registry::Entry& entry : registry_->List()) {
-    ModelStats model = {entry.name, entry.device, entry.state == ModelState::kReady};
+  for (const registry::Registry::Entry& entry : registry_->List()) {
+    ModelStats model = {entry.name, entry.device, entry.state == registry::ModelState::kReady};
     if (const size_t m = stats.models.size(); m < window.models.size()) {
       model.batches = static_cast<int64_t>(window.models[m].batches);
       model.rows = static_cast<int64_t>(window.models[m].rows);
       model.tokens = static_cast<int64_t>(window.models[m].tokens);
       model.busy_s = window.models[m].busy_s;
     }
-    if (DecoderEngine* const engine = entry.As<DecoderEngine>()) {
+    if (engine::DecoderEngine* const engine = entry.As<engine::DecoderEngine>()) {
       const size_t m = stats.models.size();
-      const DecodeTotals done = m < window.models.size() ? window.models[m].decode : DecodeTotals();
+      auto done = m < window.models.size() ? window.models[m].decode : generate::DecodeTotals();
       model.batches = static_cast<int64_t>(done.steps);
       model.rows = static_cast<int64_t>(done.generated_tokens);
       model.tokens = static_cast<int64_t>(done.computed_tokens);
       model.busy_s = done.busy_s;
       model.text = {engine->scheduler().stats(), done};
     }
-    if (entry.purpose && entry.purpose->capability == Capability::kTensors) {
+    if (entry.purpose && entry.purpose->capability == engine::Capability::kTensors) {
       ModelStats::Tensors& tensors = model.tensors.emplace();
       if (const size_t m = stats.models.size(); m < window.models.size()) {
         tensors.requests = static_cast<int64_t>(window.models[m].tensor_requests);
       }
-      if (const TensorEngine* const engine = entry.As<TensorEngine>()) {
-        const TensorScheduler& scheduler = engine->scheduler();
+      if (const engine::TensorEngine* const engine = entry.As<engine::TensorEngine>()) {
+        const sched::TensorScheduler& scheduler = engine->scheduler();
         tensors.queued_rows = scheduler.queued_rows();
         tensors.queued_bytes = scheduler.queued_bytes();
         tensors.max_batch_size = scheduler.signature().max_batch_size;
       }
     } else {
-      const SchedulerStats waits = EncoderScheduler::StatsOf(entry.name, metrics_);
+      const sched::SchedulerStats waits = sched::EncoderScheduler::StatsOf(entry.name, metrics_);
       model.queued_tokens = waits.queued_tokens;
       model.queued_requests = waits.queued_requests;
     }
@@ -297,7 +298,7 @@ Stats ServiceStats::Read() const {
   stats.tokenization_busy =
       window.tokenize_busy_s / seconds / static_cast<double>(pool_->threads());
   stats.processors = window.processor_s / seconds;
-  stats.processors_max = ProcessorsAllowed();
+  stats.processors_max = metrics::ProcessorsAllowed();
   stats.resident_bytes = static_cast<int64_t>(ResidentBytes());
   const Moment& recent = now.at - latest_.at < kRotate ? previous_ : latest_;
   stats.bottleneck = FindBottleneck(now.sums.Since(recent.sums), names, pool_->threads(),
@@ -308,8 +309,8 @@ Stats ServiceStats::Read() const {
 void ServiceStats::Reset() {
   const std::lock_guard lock(mutex_);
   reset_ = Now();
-  for (size_t s = 0; s < kStages; ++s) reset_stages_[s] = stages_[s]->Snapshot();
+  for (size_t s = 0; s < metrics::kStages; ++s) reset_stages_[s] = stages_[s]->Snapshot();
   reset_requests_ = requests_.Snapshot();
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -23,15 +23,18 @@
 #include "metrics/metrics.h"
 #include "metrics/stages.h"
 
-namespace penstock {
-
+namespace penstock::registry {
 class Registry;
+}  // namespace penstock::registry
+
+namespace penstock::api {
+
 struct LoadSample;  // api/load_sample.h
 
 struct StageStats {
-  Stage stage;
+  metrics::Stage stage;
   double percent = 0;  // of the time of all requests
-  DurationSnapshot latency;
+  metrics::DurationSnapshot latency;
 };
 
 // A model's batches are those of encoders; of one that generates text they are its steps, their
@@ -48,8 +51,8 @@ struct ModelStats {
   double busy_s = 0;  // the model worked on batches
   // For a model that generates text.
   struct Text {
-    DecodeStats now;
-    DecodeTotals window;
+    generate::DecodeStats now;
+    generate::DecodeTotals window;
   };
   std::optional<Text> text;
   // For a model that takes tensors.
@@ -72,8 +75,8 @@ struct Bottleneck {
 
 struct Stats {
   double uptime_s = 0;
-  double window_s = 0;        // since the last reset, or the start
-  DurationSnapshot requests;  // from the first byte to the last
+  double window_s = 0;                 // since the last reset, or the start
+  metrics::DurationSnapshot requests;  // from the first byte to the last
   std::vector<StageStats> stages;
   std::vector<ModelStats> models;
   struct Device {
@@ -95,7 +98,7 @@ struct Stats {
 struct LoadSums {
   double seconds = 0;
   uint64_t requests = 0;
-  std::array<double, kStages> stage_s{};
+  std::array<double, metrics::kStages> stage_s{};
   double tokenize_busy_s = 0;  // of the workers, summed
   double processor_s = 0;
   struct Model {
@@ -106,7 +109,7 @@ struct LoadSums {
     uint64_t tensor_requests = 0;
     double busy_s = 0;
     bool text = false;
-    DecodeTotals decode;  // where text
+    generate::DecodeTotals decode;  // where text
   };
   std::vector<Model> models;  // as Registry::List
 
@@ -122,10 +125,11 @@ Bottleneck FindBottleneck(const LoadSums& load, const std::vector<std::string>& 
 class ServiceStats {
  public:
   // All must outlive it.
-  ServiceStats(const Registry* registry, const WorkerPool* pool, Metrics* metrics);
+  ServiceStats(const registry::Registry* registry, const WorkerPool* pool,
+               metrics::Metrics* metrics);
 
   // Adds a finished request. Any thread; takes no lock that another request holds for long.
-  void Record(const RequestTrace& trace);
+  void Record(const metrics::RequestTrace& trace);
   Stats Read() const;
   void Reset();
   // Fills in all but what the service knows of its requests. Regardless of resets.
@@ -141,17 +145,17 @@ class ServiceStats {
   // Begins a new stretch, if the last one is over.
   void RotateIfDue() const;
 
-  const Registry* const registry_;
+  const registry::Registry* const registry_;
   const WorkerPool* const pool_;
-  Metrics* const metrics_;
+  metrics::Metrics* const metrics_;
   const Clock::time_point started_;
-  std::array<DurationHistogram*, kStages> stages_{};
-  DurationHistogram requests_;
+  std::array<metrics::DurationHistogram*, metrics::kStages> stages_{};
+  metrics::DurationHistogram requests_;
 
   mutable std::mutex mutex_;  // guards the members below; Record takes it only every 10 s
   Moment reset_;
-  std::array<DurationSnapshot, kStages> reset_stages_;
-  DurationSnapshot reset_requests_;
+  std::array<metrics::DurationSnapshot, metrics::kStages> reset_stages_;
+  metrics::DurationSnapshot reset_requests_;
   // Begins of the last two stretches of at least kRotate, for the present bottleneck.
   mutable Moment previous_;
   mutable Moment latest_;
@@ -160,4 +164,4 @@ class ServiceStats {
   mutable SeededMap<std::string, LoadSums::Model> seen_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::api

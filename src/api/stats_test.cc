@@ -7,7 +7,7 @@
 
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 using std::chrono::milliseconds;
@@ -21,18 +21,18 @@ class ServiceStatsTest : public testing::Test {
   // 1 ms receive, 2 parse, 3 load, ... 12 send: 78 ms in all, times `scale`.
   void Record(int scale = 1) {
     const Clock::time_point begin = Clock::now();
-    RequestTrace trace(begin);
+    metrics::RequestTrace trace(begin);
     auto at = begin;
-    for (size_t s = 0; s < kStages; ++s) {
-      if (s > 0) trace.Enter(static_cast<Stage>(s), at);
+    for (size_t s = 0; s < metrics::kStages; ++s) {
+      if (s > 0) trace.Enter(static_cast<metrics::Stage>(s), at);
       at += milliseconds(scale * static_cast<int>(s + 1));
     }
     trace.Finish(at);
     stats_.Record(trace);
   }
 
-  Metrics metrics_;
-  Registry registry_;
+  metrics::Metrics metrics_;
+  registry::Registry registry_;
   WorkerPool pool_;
   ServiceStats stats_;
 };
@@ -44,10 +44,10 @@ TEST_F(ServiceStatsTest, StagesSumUpToTheRequests) {
   const Stats stats = stats_.Read();
   EXPECT_EQ(stats.requests.count(), 100u);
   EXPECT_NEAR(stats.requests.total_s(), 7.8, 1e-9);
-  ASSERT_EQ(stats.stages.size(), kStages);
+  ASSERT_EQ(stats.stages.size(), metrics::kStages);
   double total_s = 0;
   double percent = 0;
-  for (size_t s = 0; s < kStages; ++s) {
+  for (size_t s = 0; s < metrics::kStages; ++s) {
     const StageStats& stage = stats.stages[s];
     EXPECT_EQ(stage.latency.count(), 100u);
     EXPECT_NEAR(stage.latency.total_s(), 0.1 * static_cast<double>(s + 1), 1e-9);
@@ -64,15 +64,15 @@ TEST_F(ServiceStatsTest, StagesSumUpToTheRequests) {
 }
 
 TEST_F(ServiceStatsTest, AStageThatWasNotPassedIsNotCounted) {
-  RequestTrace trace(Clock::now());
-  trace.Enter(Stage::kParse, Clock::now() + milliseconds(1));
-  trace.Enter(Stage::kTokenize, Clock::now() + milliseconds(2));
-  trace.Enter(Stage::kSerialise, Clock::now() + milliseconds(3));
+  metrics::RequestTrace trace(Clock::now());
+  trace.Enter(metrics::Stage::kParse, Clock::now() + milliseconds(1));
+  trace.Enter(metrics::Stage::kTokenize, Clock::now() + milliseconds(2));
+  trace.Enter(metrics::Stage::kSerialise, Clock::now() + milliseconds(3));
   trace.Finish(Clock::now() + milliseconds(4));
   stats_.Record(trace);
   const Stats stats = stats_.Read();
-  EXPECT_EQ(stats.stages[static_cast<size_t>(Stage::kTokenize)].latency.count(), 1u);
-  EXPECT_EQ(stats.stages[static_cast<size_t>(Stage::kForward)].latency.count(), 0u);
+  EXPECT_EQ(stats.stages[static_cast<size_t>(metrics::Stage::kTokenize)].latency.count(), 1u);
+  EXPECT_EQ(stats.stages[static_cast<size_t>(metrics::Stage::kForward)].latency.count(), 0u);
 }
 
 TEST_F(ServiceStatsTest, ResetBeginsANewWindowAndMetricsGoOn) {
@@ -113,20 +113,20 @@ LoadSums Load(double forward_s, double queue_s) {
   LoadSums load;
   load.seconds = 10;
   load.requests = 100;
-  load.stage_s[static_cast<size_t>(Stage::kForward)] = forward_s;
-  load.stage_s[static_cast<size_t>(Stage::kQueue)] = queue_s;
+  load.stage_s[static_cast<size_t>(metrics::Stage::kForward)] = forward_s;
+  load.stage_s[static_cast<size_t>(metrics::Stage::kQueue)] = queue_s;
   load.models.resize(2);
   return load;
 }
 
 TEST(DecodeTotals, SinceNeverFallsBelowNothing) {
-  DecodeTotals before, now;
+  generate::DecodeTotals before, now;
   before.steps = 5;
   before.busy_s = 2;
   now.steps = 7;
   now.busy_s = 1;  // another model of the name
   now.generated_tokens = 3;
-  const DecodeTotals since = now.Since(before);
+  const generate::DecodeTotals since = now.Since(before);
   EXPECT_EQ(since.steps, 2u);
   EXPECT_EQ(since.busy_s, 0);
   EXPECT_EQ(since.generated_tokens, 3u);
@@ -216,4 +216,4 @@ TEST(Bottleneck, NothingToDoAndNoModel) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::api {
 
 Expected<ClassifyInput> TeiPredictInput(std::vector<std::string> texts, const std::string& field) {
   if (texts.empty() || texts.size() > 2) {
@@ -20,10 +20,10 @@ Status TeiNoSparse() {
       "no model that is served here gives sparse (SPLADE) embeddings; ask for dense ones (embed)");
 }
 
-std::optional<TokenOffset> TeiPlace(const TokenizeResponse::Token& token) {
+std::optional<text::TokenOffset> TeiPlace(const TokenizeResponse::Token& token) {
   // A special token that stands in the text has a place in it.
-  if (token.special && token.offset == TokenOffset{}) return std::nullopt;
+  if (token.special && token.offset == text::TokenOffset{}) return std::nullopt;
   return token.offset;
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

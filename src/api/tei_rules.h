@@ -9,7 +9,7 @@
 #include "api/types.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::api {
 
 // Whether embeddings are normalized if a request does not say, whatever the model folder says.
 inline constexpr bool kTeiNormalize = true;
@@ -22,6 +22,6 @@ Expected<ClassifyInput> TeiPredictInput(std::vector<std::string> texts, const st
 Status TeiNoSparse();
 
 // Where a token stands in its text; none for one that the model's template added.
-std::optional<TokenOffset> TeiPlace(const TokenizeResponse::Token& token);
+std::optional<text::TokenOffset> TeiPlace(const TokenizeResponse::Token& token);
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -4,7 +4,7 @@
 
 #include "api/names.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 TEST(TeiRules, APredictionIsOfOneTextOrAPair) {
@@ -22,8 +22,8 @@ TEST(TeiRules, APredictionIsOfOneTextOrAPair) {
 
 TEST(TeiRules, TokensOfTheTemplateHaveNoPlace) {
   EXPECT_EQ(TeiPlace({101, "[CLS]", true, {0, 0}}), std::nullopt);
-  EXPECT_EQ(TeiPlace({102, "[SEP]", true, {4, 9}}), (TokenOffset{4, 9}));
-  EXPECT_EQ(TeiPlace({7, "", false, {0, 0}}), (TokenOffset{0, 0}));
+  EXPECT_EQ(TeiPlace({102, "[SEP]", true, {4, 9}}), (text::TokenOffset{4, 9}));
+  EXPECT_EQ(TeiPlace({7, "", false, {0, 0}}), (text::TokenOffset{0, 0}));
 }
 
 TEST(Names, AreBoundedAndHoldNoNul) {
@@ -37,4 +37,4 @@ TEST(Names, AreBoundedAndHoldNoNul) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::api

@@ -7,7 +7,7 @@
 #include "api/service_impl.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::api {
 namespace {
 
 // A printed token besides its text: {"id":1234567,"text":"","special":false,"start":1234567,
@@ -33,10 +33,10 @@ struct PoolLoop {
 
   static void Start(WorkerPool* pool, const std::string& model, PoolLoop settings) {
     const auto loop = std::make_shared<PoolLoop>(std::move(settings));
-    if (RequestTrace* const trace = loop->context.trace.get()) {
+    if (metrics::RequestTrace* const trace = loop->context.trace.get()) {
       trace->SetModel(model);
       trace->SetRows(static_cast<int64_t>(loop->count));
-      trace->Enter(Stage::kTokenize);
+      trace->Enter(metrics::Stage::kTokenize);
     }
     const auto length = loop->IsLong() ? WorkerPool::Length::kLong : WorkerPool::Length::kShort;
     const Status status =
@@ -65,7 +65,7 @@ struct PoolLoop {
   bool IsLong() const { return next < count && bytes(next) >= kLongStepBytes; }
 
   WorkerPool::Turn Done(Status status) {
-    if (context.trace != nullptr) context.trace->Enter(Stage::kComplete);
+    if (context.trace != nullptr) context.trace->Enter(metrics::Stage::kComplete);
     done(std::move(status));
     return WorkerPool::Turn::kDone;
   }
@@ -81,7 +81,7 @@ class ResponseBytes {
   Status Add(int64_t values, int64_t printed) {
     if (memory_ == nullptr) return Status::Ok();
     printed_ += printed;
-    PENSTOCK_RETURN_IF_ERROR(CheckResponseBytes(printed_, printed_max_));
+    PENSTOCK_RETURN_IF_ERROR(encode::CheckResponseBytes(printed_, printed_max_));
     return memory_->Take(values + printed);
   }
 
@@ -93,21 +93,24 @@ class ResponseBytes {
 
 // A model of any kind, of which the tokenizer alone is used.
 struct TokenizerLease {
-  Lease<EncoderEngine> engine;
-  Lease<DecoderEngine> text;
+  registry::Lease<engine::EncoderEngine> engine;
+  registry::Lease<engine::DecoderEngine> text;
 
   const std::string& name() const { return engine ? engine->name() : text->name(); }
-  const Tokenizer& tokenizer() const { return engine ? engine->tokenizer() : text->tokenizer(); }
+  const text::Tokenizer& tokenizer() const {
+    return engine ? engine->tokenizer() : text->tokenizer();
+  }
 };
 
-Expected<TokenizerLease> FindTokenizer(const Registry& registry, const std::string& model) {
+Expected<TokenizerLease> FindTokenizer(const registry::Registry& registry,
+                                       const std::string& model) {
   TokenizerLease lease;
-  auto engine = registry.Find<EncoderEngine>(model);
+  auto engine = registry.Find<engine::EncoderEngine>(model);
   if (engine.ok()) {
     lease.engine = *std::move(engine);
     return lease;
   }
-  auto text = registry.Find<DecoderEngine>(model);
+  auto text = registry.Find<engine::DecoderEngine>(model);
   if (!text.ok()) return engine.status();
   lease.text = *std::move(text);
   return lease;
@@ -125,16 +128,17 @@ struct TokenizeWork {
       : stop{context.cancel.get(), context.deadline}, bytes(context.memory.get(), response_bytes) {}
 
   Status Step(size_t i) {
-    const Tokenizer& tokenizer = model.tokenizer();
-    EncodeOptions options;
+    const text::Tokenizer& tokenizer = model.tokenizer();
+    text::EncodeOptions options;
     options.add_special_tokens = request.add_special_tokens;
     options.with_offsets = true;
     options.stop = stop;
-    Encoding encoding;
+    text::Encoding encoding;
     const std::string& text = request.inputs[i];
-    const Status status = model.engine ? tokenizer.Encode(PreparedText(*model.engine, prompt, text),
-                                                          options, &encoding)
-                                       : tokenizer.Encode(text, options, &encoding);
+    const Status status = model.engine
+                              ? tokenizer.Encode(encode::PreparedText(*model.engine, prompt, text),
+                                                 options, &encoding)
+                              : tokenizer.Encode(text, options, &encoding);
     if (!status.ok()) return status.Annotate(fmt::format("inputs[{}]", i));
     int64_t texts = 0;
     for (const int32_t id : encoding.ids) {
@@ -185,7 +189,8 @@ struct DecodeWork {
   }
 };
 
-Status CheckTokenize(const Registry& registry, const ServiceOptions& options, TokenizeWork* work) {
+Status CheckTokenize(const registry::Registry& registry, const ServiceOptions& options,
+                     TokenizeWork* work) {
   const TokenizeRequest& request = work->request;
   PENSTOCK_ASSIGN_OR_RETURN(work->model, FindTokenizer(registry, request.model));
   PENSTOCK_RETURN_IF_ERROR(CheckCount(request.inputs.size(), "inputs", options));
@@ -206,7 +211,8 @@ Status CheckTokenize(const Registry& registry, const ServiceOptions& options, To
   return Status::Ok();
 }
 
-Status CheckDecode(const Registry& registry, const ServiceOptions& options, DecodeWork* work) {
+Status CheckDecode(const registry::Registry& registry, const ServiceOptions& options,
+                   DecodeWork* work) {
   const DecodeRequest& request = work->request;
   PENSTOCK_ASSIGN_OR_RETURN(work->model, FindTokenizer(registry, request.model));
   PENSTOCK_RETURN_IF_ERROR(CheckCount(request.inputs.size(), "inputs", options));
@@ -275,4 +281,4 @@ void Service::Decode(DecodeRequest request, RequestContext context, Callback<Dec
                    });
 }
 
-}  // namespace penstock
+}  // namespace penstock::api

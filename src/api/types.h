@@ -16,7 +16,7 @@
 #include "signature/tensor_runner.h"
 #include "text/tokenizer.h"
 
-namespace penstock {
+namespace penstock::api {
 
 // One input: a text, or token ids that are taken as they are (special tokens included).
 struct Input {
@@ -33,7 +33,7 @@ struct TextOptions {
   // An input over the model's limit: nullopt = the server's default (--auto-truncate), true = cut
   // it and report, false = refuse it with the limit.
   std::optional<bool> truncate;
-  TruncationSide side = TruncationSide::kRight;
+  text::TruncationSide side = text::TruncationSide::kRight;
   // Put before the text. `prompt` is literal; `prompt_name` is looked up in the model's prompts;
   // input_type picks the model's "query" or "document"/"passage" prompt if it has one.
   std::optional<std::string> prompt;
@@ -61,8 +61,8 @@ struct EmbedResponse {
   std::string model;
   int32_t dimensions = 0;
   std::vector<float> values;  // [inputs, dimensions]
-  Usage usage;
-  Truncation truncation;
+  encode::Usage usage;
+  encode::Truncation truncation;
 };
 
 // Token-level embeddings: the last hidden state of each input.
@@ -71,8 +71,8 @@ struct EmbedAllResponse {
   int32_t dimensions = 0;
   std::vector<int32_t> token_counts;  // [inputs]
   std::vector<float> values;          // [sum of token_counts, dimensions]
-  Usage usage;
-  Truncation truncation;
+  encode::Usage usage;
+  encode::Truncation truncation;
 };
 
 struct RerankRequest {
@@ -94,8 +94,8 @@ struct RerankResponse {
   };
   std::string model;
   std::vector<Item> items;  // best first; ties in the order of the request; top_n at most
-  Usage usage;
-  Truncation truncation;
+  encode::Usage usage;
+  encode::Truncation truncation;
 };
 
 // One or two texts: a pair is classified together.
@@ -119,8 +119,8 @@ struct ClassifyResponse {
   std::string model;
   std::vector<std::string> labels;         // by id
   std::vector<std::vector<Label>> inputs;  // every label of each input, best first
-  Usage usage;
-  Truncation truncation;
+  encode::Usage usage;
+  encode::Truncation truncation;
 };
 
 struct SimilarityRequest {
@@ -134,8 +134,8 @@ struct SimilarityRequest {
 struct SimilarityResponse {
   std::string model;
   std::vector<float> scores;  // by the model's similarity function, default cosine
-  Usage usage;
-  Truncation truncation;
+  encode::Usage usage;
+  encode::Truncation truncation;
 };
 
 struct TokenizeRequest {
@@ -150,7 +150,7 @@ struct TokenizeResponse {
     int32_t id = 0;
     std::string text;  // the piece as it is in the vocabulary
     bool special = false;
-    TokenOffset offset;  // code points of the (prompted) input
+    text::TokenOffset offset;  // code points of the (prompted) input
   };
   std::string model;
   std::vector<std::vector<Token>> inputs;
@@ -212,7 +212,7 @@ struct ModelInfo {
   int64_t weight_bytes = 0;
   int64_t created_unix_s = 0;
   // Set for tensor models, once they are loaded.
-  std::shared_ptr<const TensorSignature> signature;
+  std::shared_ptr<const signature::TensorSignature> signature;
   std::string platform;  // "onnxruntime_onnx", "openvino", ...: the backends of Triton
   bool ready = false;
   std::string state;                         // ModelStateName
@@ -245,4 +245,4 @@ inline std::string ServedVersion(int64_t version) {
 template <typename T>
 using Callback = std::function<void(Expected<T>)>;
 
-}  // namespace penstock
+}  // namespace penstock::api

@@ -5,7 +5,7 @@
 #include "batch/batch_ring.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::batch {
 
 template <typename Sync>
 BasicBatchRing<Sync>::BasicBatchRing(size_t batches, const BatchCost& limits, Events* work_ready,
@@ -212,4 +212,4 @@ void BasicBatchRing<Sync>::Complete(const Claimed& claimed, RowsOutcome outcome)
   if (slot.sleepers.load(std::memory_order_seq_cst) != 0) Sync::Wake(&slot.done, INT32_MAX);
 }
 
-}  // namespace penstock
+}  // namespace penstock::batch

@@ -1,7 +1,7 @@
 #include "batch/batch_ring-inl.h"
 
-namespace penstock {
+namespace penstock::batch {
 
 template class BasicBatchRing<SystemSync>;
 
-}  // namespace penstock
+}  // namespace penstock::batch

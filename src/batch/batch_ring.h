@@ -83,7 +83,7 @@
 
 #include "common/event_count.h"
 
-namespace penstock {
+namespace penstock::batch {
 
 // The cost of rows in a batch; also the limits of a batch.
 struct BatchCost {
@@ -372,4 +372,4 @@ ReserveResult BasicBatchRing<Sync>::Reserve(const BatchCost& cost, Reservation* 
 
 extern template class BasicBatchRing<SystemSync>;
 
-}  // namespace penstock
+}  // namespace penstock::batch

@@ -14,7 +14,7 @@
 #include "batch/runner_set.h"
 #include "batch/step_sync.h"
 
-namespace penstock {
+namespace penstock::batch {
 namespace {
 
 using Ring = BasicBatchRing<StepSync>;
@@ -347,4 +347,4 @@ TEST(BatchRingSteps, EveryRowOnceOnEverySchedule) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::batch

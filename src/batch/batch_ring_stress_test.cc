@@ -17,7 +17,7 @@
 #include "batch/run_writer.h"
 #include "batch/runner_set.h"
 
-namespace penstock {
+namespace penstock::batch {
 namespace {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -268,4 +268,4 @@ TEST(BatchRingStress, RunsOfLeaders) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::batch

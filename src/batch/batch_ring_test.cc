@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace penstock {
+namespace penstock::batch {
 namespace {
 
 TEST(BatchRing, FillsSealsAndReuses) {
@@ -156,4 +156,4 @@ TEST(BatchRing, EachLimitHoldsToTheLast) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::batch

@@ -10,18 +10,18 @@
 #include "batch/step_sync.h"
 #include "gate/compute_gate-inl.h"
 
-namespace penstock {
+namespace penstock::batch {
 namespace {
 
-using Gate = BasicComputeGate<StepSync>;
+using Gate = gate::BasicComputeGate<StepSync>;
 using Events = BasicEventCount<StepSync>;
 using Runners = BasicRunnerSet<StepSync>;
 
 // One engine: jobs by class, executors and leaders.
-struct Engine final : GateClient {
+struct Engine final : gate::GateClient {
   explicit Engine(uint32_t runners) : free_runners(runners) {}
-  GateDemand Demand() const override {
-    GateDemand demand;
+  gate::GateDemand Demand() const override {
+    gate::GateDemand demand;
     demand.interactive = jobs[0].load(std::memory_order_seq_cst) > 0;
     demand.bulk = demand.bulk_pending = jobs[1].load(std::memory_order_seq_cst) > 0;
     return demand;
@@ -198,4 +198,4 @@ TEST(ComputeGateSteps, EveryJobOnceOnEverySchedule) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::batch

@@ -69,7 +69,7 @@
 #include "batch/batch_ring.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::batch {
 
 enum class RunMode : uint8_t { kTurn, kOpen };
 
@@ -197,4 +197,4 @@ class BasicRunWriter {
 
 using RunWriter = BasicRunWriter<SystemSync>;
 
-}  // namespace penstock
+}  // namespace penstock::batch

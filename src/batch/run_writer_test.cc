@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace penstock {
+namespace penstock::batch {
 namespace {
 
 struct Fixture {
@@ -162,4 +162,4 @@ TEST(RunWriter, ARunIsAtMostAQuarterOfABatch) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::batch

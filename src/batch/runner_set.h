@@ -26,7 +26,7 @@
 #include "batch/batch_ring.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::batch {
 
 template <typename Sync>
 class BasicRunnerSet {
@@ -100,4 +100,4 @@ void ExecuteBatches(BasicBatchRing<Sync>* ring, BasicRunnerSet<Sync>* runners,
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::batch

@@ -18,7 +18,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::batch {
 
 class StepScheduler {
  public:
@@ -224,4 +224,4 @@ struct StepSync {
   static void Pause() { StepScheduler::current()->Yield(); }
 };
 
-}  // namespace penstock
+}  // namespace penstock::batch

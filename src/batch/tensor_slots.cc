@@ -6,15 +6,15 @@
 
 #include "common/int_math.h"
 
-namespace penstock {
+namespace penstock::batch {
 namespace {
 
 // Bytes of one row; 0: more than `bytes_max`.
 Expected<size_t> RowBytes(const RowSpec& spec, uint64_t bytes_max) {
-  uint64_t bytes = ElementBytes(spec.type);
+  uint64_t bytes = signature::ElementBytes(spec.type);
   if (bytes == 0) {
     return Status::Unsupported(std::string("tensor ") + spec.name + ": rows of type " +
-                                   ElementTypeName(spec.type) + " have no fixed size",
+                                   signature::ElementTypeName(spec.type) + " have no fixed size",
                                spec.name);
   }
   for (const int64_t dimension : spec.shape) {
@@ -100,4 +100,4 @@ void TensorSlots::MoveInputs(uint32_t slot, uint32_t from, uint32_t to, uint32_t
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::batch

@@ -22,13 +22,13 @@
 #include "common/status.h"
 #include "signature/element_type.h"
 
-namespace penstock {
+namespace penstock::batch {
 
 // An input or output where all rows have one shape.
 struct RowSpec {
   std::string name;
-  ElementType type = ElementType::kFp32;  // not kBytes
-  std::vector<int64_t> shape;             // of one row, each dimension at least 1; {}: one number
+  signature::ElementType type = signature::ElementType::kFp32;  // not kBytes
+  std::vector<int64_t> shape;  // of one row, each dimension at least 1; {}: one number
 };
 
 class TensorSlots {
@@ -85,4 +85,4 @@ class TensorSlots {
   std::vector<Arena> inputs_, outputs_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::batch

@@ -8,7 +8,7 @@
 
 #include "batch/run_writer.h"
 
-namespace penstock {
+namespace penstock::batch {
 namespace {
 
 TensorSlots::Options OptionsOf(size_t batches, uint32_t rows, std::vector<RowSpec> inputs,
@@ -23,9 +23,10 @@ T* As(std::span<std::byte> bytes) {
 }
 
 TEST(TensorSlots, OneReservationAddressesAllTensors) {
-  const auto options =
-      OptionsOf(2, 5, {{"ids", ElementType::kInt32, {3}}, {"mask", ElementType::kBool, {3}}},
-                {{"score", ElementType::kFp32, {}}});
+  const auto options = OptionsOf(
+      2, 5,
+      {{"ids", signature::ElementType::kInt32, {3}}, {"mask", signature::ElementType::kBool, {3}}},
+      {{"score", signature::ElementType::kFp32, {}}});
   // 5 rows of 12, 3 and 4 bytes: 60, 15 and 20 come to 64 each.
   EXPECT_EQ(*TensorSlots::BytesOf(options), 2u * 3 * 64);
   auto slots = TensorSlots::Make(options);
@@ -54,15 +55,15 @@ TEST(TensorSlots, RefusesByName) {
     EXPECT_NE(bytes.status().message().find(why), std::string::npos) << bytes.status().message();
     EXPECT_FALSE(TensorSlots::Make(OptionsOf(4, rows, {spec})).ok());
   };
-  refuses({"x", ElementType::kFp32, {3, -1}}, "-1");
-  refuses({"x", ElementType::kFp32, {0}}, "0");
-  refuses({"q", ElementType::kBytes, {32}}, "BYTES");
-  refuses({"x", ElementType::kFp32, {1 << 20, 1 << 20}}, "64 GiB");
-  refuses({"x", ElementType::kFp64, {INT64_MAX, INT64_MAX, INT64_MAX}}, "64 GiB");
-  refuses({"rows", ElementType::kFp32, {1}}, "rows", 0);
-  refuses({"rows", ElementType::kFp32, {1}}, "8191", 8192);
+  refuses({"x", signature::ElementType::kFp32, {3, -1}}, "-1");
+  refuses({"x", signature::ElementType::kFp32, {0}}, "0");
+  refuses({"q", signature::ElementType::kBytes, {32}}, "BYTES");
+  refuses({"x", signature::ElementType::kFp32, {1 << 20, 1 << 20}}, "64 GiB");
+  refuses({"x", signature::ElementType::kFp64, {INT64_MAX, INT64_MAX, INT64_MAX}}, "64 GiB");
+  refuses({"rows", signature::ElementType::kFp32, {1}}, "rows", 0);
+  refuses({"rows", signature::ElementType::kFp32, {1}}, "8191", 8192);
   // Each by itself would do.
-  const RowSpec half = {"half", ElementType::kUint8, {int64_t{33} << 28}};
+  const RowSpec half = {"half", signature::ElementType::kUint8, {int64_t{33} << 28}};
   EXPECT_TRUE(TensorSlots::BytesOf(OptionsOf(4, 1, {half})).ok());
   EXPECT_FALSE(TensorSlots::BytesOf(OptionsOf(4, 1, {half}, {half})).ok());
 }
@@ -92,9 +93,9 @@ TEST(TensorSlots, RowsOfThirtyTwoBySquare) {
   constexpr uint32_t kProducers = 4;
   EventCount ready;
   BatchRing ring(kBatches, {.rows = kRows}, &ready);
-  auto slots =
-      TensorSlots::Make(OptionsOf(kBatches, kRows, {{"in", ElementType::kFp32, {1, 32, 32}}},
-                                  {{"out", ElementType::kFp32, {2}}}));
+  auto slots = TensorSlots::Make(OptionsOf(kBatches, kRows,
+                                           {{"in", signature::ElementType::kFp32, {1, 32, 32}}},
+                                           {{"out", signature::ElementType::kFp32, {2}}}));
   ASSERT_TRUE(slots.ok());
   const TensorSlots::Arena& inputs = slots->inputs()[0];
   const TensorSlots::Arena& outputs = slots->outputs()[0];
@@ -147,9 +148,10 @@ TEST(TensorSlots, RowsOfThirtyTwoBySquare) {
 }
 
 TEST(TensorSlots, RowsMoveOverVoids) {
-  auto slots = TensorSlots::Make(
-      OptionsOf(2, 32, {{"a", ElementType::kInt32, {}}, {"b", ElementType::kUint8, {3}}},
-                {{"y", ElementType::kInt32, {}}}));
+  auto slots = TensorSlots::Make(OptionsOf(
+      2, 32,
+      {{"a", signature::ElementType::kInt32, {}}, {"b", signature::ElementType::kUint8, {3}}},
+      {{"y", signature::ElementType::kInt32, {}}}));
   ASSERT_TRUE(slots.ok());
   const TensorSlots::Arena& a = slots->inputs()[0];
   const TensorSlots::Arena& b = slots->inputs()[1];
@@ -166,4 +168,4 @@ TEST(TensorSlots, RowsMoveOverVoids) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::batch

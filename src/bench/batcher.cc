@@ -13,7 +13,7 @@
 #include "common/step_progress.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 double Median(std::vector<double> values) {
@@ -41,7 +41,7 @@ constexpr size_t kRuns = 1;
 struct CellRounds {
   BatcherCell cell;
   std::vector<std::vector<double>> rates;  // [contender, round]
-  std::vector<LatencyHistogram> sealed, result;
+  std::vector<load::LatencyHistogram> sealed, result;
   // Ratios of kRatioWays over the best peer: medians of the rounds' own ratios; 0: there is no
   // peer.
   std::array<double, std::size(kRatioWays)> ratios{};
@@ -92,16 +92,16 @@ Expected<CellRounds> RunCell(const BatcherOptions& options, const BatcherCell& c
   return rounds;
 }
 
-std::string Micros(const LatencyHistogram& histogram) {
+std::string Micros(const load::LatencyHistogram& histogram) {
   std::string text;
   for (const double share : {0.5, 0.99, 0.999}) {
-    text += (text.empty() ? "" : " / ") + ShortNumber(histogram.PercentileMs(share) * 1e3);
+    text += (text.empty() ? "" : " / ") + load::ShortNumber(histogram.PercentileMs(share) * 1e3);
   }
   return text;
 }
 
 void AddCellRows(const CellRounds& rounds, const std::vector<BatcherContender>& contenders,
-                 BenchTable* table, BenchRecords* records) {
+                 load::BenchTable* table, load::BenchRecords* records) {
   const std::string row = "row_bytes=" + std::to_string(rounds.cell.row_bytes) +
                           " producers=" + std::to_string(rounds.cell.producers) +
                           " burst=" + std::to_string(rounds.cell.burst);
@@ -109,7 +109,8 @@ void AddCellRows(const CellRounds& rounds, const std::vector<BatcherContender>& 
     const double rate = Median(rounds.rates[i]);
     table->AddRow({contenders[i].name, std::to_string(rounds.cell.row_bytes),
                    std::to_string(rounds.cell.producers), std::to_string(rounds.cell.burst),
-                   ShortNumber(rate * 1e-6), Micros(rounds.sealed[i]), Micros(rounds.result[i])});
+                   load::ShortNumber(rate * 1e-6), Micros(rounds.sealed[i]),
+                   Micros(rounds.result[i])});
     const std::string contender_row = row + " contender=" + contenders[i].name;
     records->Add("batcher.rows_per_s", rate, "1/s", contender_row);
     records->Add("batcher.result_p99_us", rounds.result[i].PercentileMs(0.99) * 1e3, "us",
@@ -137,14 +138,14 @@ Expected<std::vector<BatcherContender>> PeerContenders(const std::string& librar
   return peers;
 }
 
-Status RunContest(const BatcherOptions& options, BenchRecords* records) {
+Status RunContest(const BatcherOptions& options, load::BenchRecords* records) {
   std::vector<BatcherContender> contenders = RingContenders();
   PENSTOCK_ASSIGN_OR_RETURN(const auto peers, PeerContenders(options.peers_library));
   contenders.insert(contenders.end(), peers.begin(), peers.end());
-  BenchTable table({"contender", "row bytes", "producers", "burst", "M rows/s",
-                    "submit->sealed us p50/p99/p99.9", "submit->result us p50/p99/p99.9"});
-  BenchTable ratios({"row bytes", "producers", "burst", "penstock, leaders / best peer",
-                     "leaders, runs", "leaders, turns"});
+  load::BenchTable table({"contender", "row bytes", "producers", "burst", "M rows/s",
+                          "submit->sealed us p50/p99/p99.9", "submit->result us p50/p99/p99.9"});
+  load::BenchTable ratios({"row bytes", "producers", "burst", "penstock, leaders / best peer",
+                           "leaders, runs", "leaders, turns"});
   StepProgress progress(
       {.steps = static_cast<int>(options.bursts.size() * options.row_bytes.size() *
                                  options.producers.size()),
@@ -160,8 +161,8 @@ Status RunContest(const BatcherOptions& options, BenchRecords* records) {
             RunCell(options, MakeCell(options, producers, row_bytes, burst), contenders));
         AddCellRows(rounds, contenders, &table, records);
         ratios.AddRow({std::to_string(row_bytes), std::to_string(producers), std::to_string(burst),
-                       ShortNumber(rounds.ratios[0]), ShortNumber(rounds.ratios[1]),
-                       ShortNumber(rounds.ratios[2])});
+                       load::ShortNumber(rounds.ratios[0]), load::ShortNumber(rounds.ratios[1]),
+                       load::ShortNumber(rounds.ratios[2])});
         if (producers != 2) continue;
         const double ratio = rounds.ratios[kReservations];
         worst_2p = worst_2p == 0 ? ratio : std::min(worst_2p, ratio);
@@ -187,7 +188,7 @@ Status RunContest(const BatcherOptions& options, BenchRecords* records) {
   return Status::Ok();
 }
 
-void RunAlone(const BatcherOptions& options, BenchRecords* records) {
+void RunAlone(const BatcherOptions& options, load::BenchRecords* records) {
   std::vector<double> rates;
   for (int round = 0; round < options.rounds; ++round) {
     rates.push_back(MeasureReservations(2, options.seconds));
@@ -200,18 +201,18 @@ void RunAlone(const BatcherOptions& options, BenchRecords* records) {
   const double handed_p99 = Percentile(latency.handed_us, 0.99);
 
   std::printf("\nReservations with 2 producers: %s M/s\n",
-              ShortNumber(reservations * 1e-6).c_str());
-  std::printf("\nA lone request, %s a second, in us:\n", ShortNumber(options.rate).c_str());
-  BenchTable table({"way", "p50", "p99", "added at p99"});
+              load::ShortNumber(reservations * 1e-6).c_str());
+  std::printf("\nA lone request, %s a second, in us:\n", load::ShortNumber(options.rate).c_str());
+  load::BenchTable table({"way", "p50", "p99", "added at p99"});
   const auto add = [&](const char* way, const std::vector<double>& sorted, double p99) {
-    table.AddRow({way, ShortNumber(Percentile(sorted, 0.5)), ShortNumber(p99),
-                  ShortNumber(p99 - direct_p99)});
+    table.AddRow({way, load::ShortNumber(Percentile(sorted, 0.5)), load::ShortNumber(p99),
+                  load::ShortNumber(p99 - direct_p99)});
   };
   add("the model, called directly", latency.direct_us, direct_p99);
   add("ring, the submitting thread leads", latency.leader_us, leader_p99);
   add("ring, handed to an executor thread", latency.handed_us, handed_p99);
   table.Print();
-  std::printf("\nProcessor while idle: %s %%\n", ShortNumber(idle * 100).c_str());
+  std::printf("\nProcessor while idle: %s %%\n", load::ShortNumber(idle * 100).c_str());
 
   records->Add("batcher.reservations_per_s", reservations, "1/s");
   records->Add("batcher.added_p99_us_at_10rps", leader_p99 - direct_p99, "us");
@@ -221,10 +222,10 @@ void RunAlone(const BatcherOptions& options, BenchRecords* records) {
 
 }  // namespace
 
-Status RunBatcherBench(const BatcherOptions& options, BenchRecords* records) {
+Status RunBatcherBench(const BatcherOptions& options, load::BenchRecords* records) {
   PENSTOCK_RETURN_IF_ERROR(RunContest(options, records));
   RunAlone(options, records);
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

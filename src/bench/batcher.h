@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "load/records.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct BatcherOptions {
   static constexpr uint32_t kProducersMax = 256;
@@ -28,6 +28,6 @@ struct BatcherOptions {
 };
 
 // Prints the tables. Fails if a result was wrong: then no number means anything.
-Status RunBatcherBench(const BatcherOptions& options, BenchRecords* records);
+Status RunBatcherBench(const BatcherOptions& options, load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

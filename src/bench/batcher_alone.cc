@@ -11,16 +11,16 @@
 #include "bench/batcher_cell.h"
 #include "bench/batcher_ring.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 // A thread that runs the batches of a ring until it is destroyed.
 template <typename Run>
 class ExecutorThread {
  public:
-  ExecutorThread(BatchRing* ring, RunnerSet* runners, EventCount* ready, Run run)
+  ExecutorThread(batch::BatchRing* ring, batch::RunnerSet* runners, EventCount* ready, Run run)
       : ready_(ready), thread_([this, ring, runners, ready, run] {
-          ExecuteBatches(ring, runners, ready, run, [this] { return stop_.load(); });
+          batch::ExecuteBatches(ring, runners, ready, run, [this] { return stop_.load(); });
         }) {}
   ~ExecutorThread() {
     stop_.store(true);
@@ -45,17 +45,17 @@ class LoneRequests {
         ring_(kBatches, {.rows = 32}, &ready_),
         runners_(1),
         executor_(&ring_, &runners_, &ready_,
-                  [this](int, const BatchRing::Claimed& claimed) { Run(claimed); }) {}
+                  [this](int, const batch::BatchRing::Claimed& claimed) { Run(claimed); }) {}
 
   uint32_t Send(uint64_t n) {
-    Reservation place;
-    while (ring_.Reserve({}, &place) != ReserveResult::kOk) sched_yield();
+    batch::Reservation place;
+    while (ring_.Reserve({}, &place) != batch::ReserveResult::kOk) sched_yield();
     MakeRow(n, &rows_[place.slot][size_t{place.row} * kRowBytes], kRowBytes);
     ring_.PublishAwaited(place, nullptr, !leads_);
     if (leads_) {
-      LeadBatches(
+      batch::LeadBatches(
           &ring_, &runners_, &ready_,
-          [this](int, const BatchRing::Claimed& claimed) { Run(claimed); },
+          [this](int, const batch::BatchRing::Claimed& claimed) { Run(claimed); },
           [&] { return ring_.IsDone(place); });
     }
     ring_.Wait(place);
@@ -65,7 +65,7 @@ class LoneRequests {
   }
 
  private:
-  void Run(const BatchRing::Claimed& claimed) {
+  void Run(const batch::BatchRing::Claimed& claimed) {
     RunNoopModel(rows_[claimed.slot].data(), kRowBytes, claimed.rows,
                  results_[claimed.slot].data());
     ring_.Complete(claimed);
@@ -73,11 +73,11 @@ class LoneRequests {
 
   const bool leads_;
   EventCount ready_;
-  BatchRing ring_;
-  RunnerSet runners_;
+  batch::BatchRing ring_;
+  batch::RunnerSet runners_;
   std::array<std::array<uint8_t, 32 * kRowBytes>, kBatches> rows_{};
   std::array<std::array<uint32_t, 32>, kBatches> results_{};
-  ExecutorThread<std::function<void(int, const BatchRing::Claimed&)>> executor_;
+  ExecutorThread<std::function<void(int, const batch::BatchRing::Claimed&)>> executor_;
 };
 
 double ProcessorSeconds() {
@@ -99,23 +99,25 @@ void SleepUntilNs(int64_t at_ns) {
 
 double MeasureReservations(uint32_t producers, double seconds) {
   EventCount ready;
-  BatchRing ring(8, {.rows = 1024}, &ready);
-  RunnerSet runners(1);
+  batch::BatchRing ring(8, {.rows = 1024}, &ready);
+  batch::RunnerSet runners(1);
   std::atomic<bool> stop{false};
   struct alignas(128) Count {
     std::atomic<uint64_t> reserved{0};
   };
   std::vector<Count> counts(producers);
-  const auto drain = [&ring](int, const BatchRing::Claimed& claimed) { ring.Complete(claimed); };
+  const auto drain = [&ring](int, const batch::BatchRing::Claimed& claimed) {
+    ring.Complete(claimed);
+  };
   ExecutorThread<decltype(drain)> executor(&ring, &runners, &ready, drain);
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < producers; ++i) {
     threads.emplace_back([&, i] {
       uint64_t reserved = 0;
-      Reservation place;
+      batch::Reservation place;
       while (!stop.load(std::memory_order_relaxed)) {
         for (uint32_t k = 0; k < kRowsPerLook; ++k) {
-          if (ring.Reserve({}, &place) != ReserveResult::kOk) {
+          if (ring.Reserve({}, &place) != batch::ReserveResult::kOk) {
             sched_yield();
             break;
           }
@@ -187,4 +189,4 @@ double MeasureIdleProcessor(double seconds) {
   return (ProcessorSeconds() - before) / seconds;
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -3,7 +3,7 @@
 #include <memory>
 #include <thread>
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 uint64_t TakenRows(const std::vector<std::unique_ptr<BatcherProducer>>& producers) {
@@ -48,4 +48,4 @@ BatcherMeasurement MeasureBatcher(const BatcherCell& cell,
   return measured;
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

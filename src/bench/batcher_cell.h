@@ -25,7 +25,7 @@
 
 #include "load/latency.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct BatcherCell {
   uint32_t producers = 2;
@@ -39,8 +39,8 @@ struct BatcherCell {
 struct BatcherMeasurement {
   double rows_per_s = 0;
   uint64_t wrong_results = 0;
-  LatencyHistogram sealed;  // submit -> the batch is closed
-  LatencyHistogram result;  // submit -> the producer has the result
+  load::LatencyHistogram sealed;  // submit -> the batch is closed
+  load::LatencyHistogram result;  // submit -> the producer has the result
 };
 
 struct BatcherContender {
@@ -119,7 +119,7 @@ class alignas(128) BatcherProducer {
   // Rows whose results were taken. Written by the producer, read by the measuring thread.
   std::atomic<uint64_t> taken{0};
   uint64_t wrong_ = 0;
-  LatencyHistogram sealed_, result_;
+  load::LatencyHistogram sealed_, result_;
 
  private:
   const BatcherCell cell_;
@@ -135,4 +135,4 @@ BatcherMeasurement MeasureBatcher(const BatcherCell& cell,
                                   const std::vector<std::function<void()>>& consumers,
                                   const std::function<void()>& stop_consumers);
 
-}  // namespace penstock
+}  // namespace penstock::bench

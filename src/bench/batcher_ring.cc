@@ -10,7 +10,7 @@
 #include "batch/runner_set.h"
 #include "bench/batcher_cell.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 // The arrays of a slot, and a runner over them.
@@ -25,19 +25,19 @@ class RingModel {
         rows_(size_t{batches_} * cell.batch_rows * cell.row_bytes),
         results_(size_t{batches_} * cell.batch_rows),
         sealed_ns_(batches_) {}
-  uint8_t* RowOf(const Reservation& place) {
+  uint8_t* RowOf(const batch::Reservation& place) {
     return rows_.data() + (size_t{place.slot} * cell_.batch_rows + place.row) * cell_.row_bytes;
   }
   uint32_t* ResultsOf(uint32_t slot) { return results_.data() + size_t{slot} * cell_.batch_rows; }
   // Rows n, n + 1, ... of a producer, in their place.
-  void MakeRows(const Reservation& place, uint64_t n, BatcherProducer* producer) {
+  void MakeRows(const batch::Reservation& place, uint64_t n, BatcherProducer* producer) {
     uint8_t* row = RowOf(place);
     for (uint32_t i = 0; i < place.rows; ++i, row += cell_.row_bytes) {
       producer->Begin(n + i);
       MakeRow(n + i, row, cell_.row_bytes);
     }
   }
-  void RunModel(const BatchRing::Claimed& claimed) {
+  void RunModel(const batch::BatchRing::Claimed& claimed) {
     sealed_ns_[claimed.slot] = BenchNowNs();
     RunNoopModel(rows_.data() + size_t{claimed.slot} * cell_.batch_rows * cell_.row_bytes,
                  cell_.row_bytes, claimed.rows, ResultsOf(claimed.slot));
@@ -47,8 +47,8 @@ class RingModel {
   const BatcherCell cell_;
   const uint32_t batches_;
   EventCount ready_;
-  BatchRing ring_;
-  RunnerSet runners_;
+  batch::BatchRing ring_;
+  batch::RunnerSet runners_;
   std::vector<uint8_t> rows_;      // [batches, batch_rows, row_bytes]
   std::vector<uint32_t> results_;  // [batches, batch_rows]
   std::vector<int64_t> sealed_ns_;
@@ -83,28 +83,29 @@ class InPlaceRun : public RingModel {
  private:
   // A producer's rows in one batch.
   struct Group {
-    Reservation place;
+    batch::Reservation place;
     uint32_t rows = 0;
     uint32_t releases = 0;
   };
   static constexpr bool kRuns = kWay != Way::kReserve;
 
-  void RunOne(const BatchRing::Claimed& claimed) {
+  void RunOne(const batch::BatchRing::Claimed& claimed) {
     RunModel(claimed);
     ring_.Complete(claimed);
   }
   void Execute() {
-    ExecuteBatches(
+    batch::ExecuteBatches(
         &ring_, &runners_, &ready_,
-        [this](int, const BatchRing::Claimed& claimed) { RunOne(claimed); },
+        [this](int, const batch::BatchRing::Claimed& claimed) { RunOne(claimed); },
         [this] { return stop_executor_.load(std::memory_order_relaxed); });
   }
 
   void Produce(uint32_t index) {
     BatcherProducer& self = *producers_[index];
-    RunWriter writer(&ring_, {.mode = kWay == Way::kTurn ? RunMode::kTurn : RunMode::kOpen,
-                              .awaited = true,
-                              .notify = !kLeads});
+    batch::RunWriter writer(
+        &ring_, {.mode = kWay == Way::kTurn ? batch::RunMode::kTurn : batch::RunMode::kOpen,
+                 .awaited = true,
+                 .notify = !kLeads});
     std::vector<Group> groups(batches_);  // oldest at `first`
     std::vector<uint16_t> rows(cell_.window);
     uint32_t first = 0;
@@ -129,11 +130,11 @@ class InPlaceRun : public RingModel {
       if (!room) return;
       uint64_t left = *room;
       while (left > 0) {
-        Reservation place;
+        batch::Reservation place;
         const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, cell_.burst));
-        const ReserveResult reserved =
+        const batch::ReserveResult reserved =
             kRuns ? writer.Take(count, &place) : ring_.Reserve({.rows = count}, &place);
-        if (reserved != ReserveResult::kOk) break;
+        if (reserved != batch::ReserveResult::kOk) break;
         MakeRows(place, submitted, &self);
         if constexpr (kRuns) {
           writer.Publish();
@@ -159,12 +160,12 @@ class InPlaceRun : public RingModel {
     }
   }
 
-  void Idle(const Reservation* oldest) {
+  void Idle(const batch::Reservation* oldest) {
     if constexpr (kLeads) {
       bool worked = false;
-      LeadBatches(
+      batch::LeadBatches(
           &ring_, &runners_, &ready_,
-          [&](int, const BatchRing::Claimed& claimed) {
+          [&](int, const batch::BatchRing::Claimed& claimed) {
             RunOne(claimed);
             worked = true;
           },
@@ -199,7 +200,7 @@ class CallbackRun : public RingModel {
  private:
   struct Inbox;
   // The rows of one call, from the ticket's place on.
-  struct Ticket : RowTicket {
+  struct Ticket : batch::RowTicket {
     uint32_t rows = 0;
     Inbox* inbox = nullptr;
     int64_t sealed_ns = 0;
@@ -209,7 +210,7 @@ class CallbackRun : public RingModel {
         : tickets(std::make_unique<Ticket[]>(window)), results(window), ticket_of(window) {
       for (uint32_t i = 0; i < window; ++i) {
         tickets[i].inbox = this;
-        tickets[i].done = [](RowTicket* base) {
+        tickets[i].done = [](batch::RowTicket* base) {
           const auto* ticket = static_cast<Ticket*>(base);
           std::atomic<uint64_t>& count = ticket->inbox->delivered;
           // One executor at a time: no other thread adds.
@@ -225,12 +226,12 @@ class CallbackRun : public RingModel {
   };
 
   void Execute() {
-    ExecuteBatches(
+    batch::ExecuteBatches(
         &ring_, &runners_, &ready_,
-        [this](int, const BatchRing::Claimed& claimed) {
+        [this](int, const batch::BatchRing::Claimed& claimed) {
           RunModel(claimed);
           const uint32_t* results = ResultsOf(claimed.slot);
-          ring_.ForEachTicket(claimed, [&](uint32_t row, uint32_t rows, RowTicket* base) {
+          ring_.ForEachTicket(claimed, [&](uint32_t row, uint32_t rows, batch::RowTicket* base) {
             auto* ticket = static_cast<Ticket*>(base);
             Inbox& inbox = *ticket->inbox;
             const auto place = static_cast<uint32_t>(ticket - inbox.tickets.get());
@@ -261,9 +262,9 @@ class CallbackRun : public RingModel {
       if (!room) return;
       uint64_t left = *room;
       while (left > 0) {
-        Reservation place;
+        batch::Reservation place;
         const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, cell_.burst));
-        if (ring_.Reserve({.rows = count}, &place) != ReserveResult::kOk) break;
+        if (ring_.Reserve({.rows = count}, &place) != batch::ReserveResult::kOk) break;
         MakeRows(place, submitted, &self);
         const uint32_t first = self.PlaceOf(submitted);
         for (uint32_t i = 0; i < count; ++i) inbox.ticket_of[self.PlaceOf(submitted + i)] = first;
@@ -298,4 +299,4 @@ std::vector<BatcherContender> RingContenders() {
   };
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace penstock {
+namespace penstock::bench {
 
 // Reservations a second of `producers` threads that reserve one row, publish it, and go on, while
 // an executor takes the batches.
@@ -23,4 +23,4 @@ AddedLatency MeasureAddedLatency(double rate, double seconds);
 // Processor seconds a second of this process while an executor waits for work.
 double MeasureIdleProcessor(double seconds);
 
-}  // namespace penstock
+}  // namespace penstock::bench

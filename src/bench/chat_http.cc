@@ -15,7 +15,7 @@
 #include "load/server_process.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 constexpr double kWarmupS = 1;
@@ -31,7 +31,7 @@ constexpr const char* kEncoder = "encoder";
 
 class ChatHttpBench {
  public:
-  ChatHttpBench(const ChatHttpOptions& options, BenchRecords* records)
+  ChatHttpBench(const ChatHttpOptions& options, load::BenchRecords* records)
       : options_(options), records_(records) {}
 
   Status Run() {
@@ -48,7 +48,7 @@ class ChatHttpBench {
   Expected<double> InProcess();
   Expected<double> OverHttp();
   Status MeasureRatio();
-  Expected<ChatResult> Stream(double seconds);
+  Expected<load::ChatResult> Stream(double seconds);
   Expected<double> Bulk(double seconds);
   Status MeasureBesideBulk();
   void Add(const char* name, double value, const char* unit) {
@@ -56,13 +56,14 @@ class ChatHttpBench {
   }
 
   const ChatHttpOptions& options_;
-  BenchRecords* const records_;
-  std::unique_ptr<ServerProcess> server_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<TextModel> model_;
-  std::unique_ptr<Generator> generator_;
-  ChatLoad load_;
-  std::shared_ptr<TextSource> texts_ = std::make_shared<TextSource>(LengthSpec{}, 1);
+  load::BenchRecords* const records_;
+  std::unique_ptr<load::ServerProcess> server_;
+  std::unique_ptr<program::Backend> backend_;
+  std::unique_ptr<generate::TextModel> model_;
+  std::unique_ptr<generate::Generator> generator_;
+  load::ChatLoad load_;
+  std::shared_ptr<load::TextSource> texts_ =
+      std::make_shared<load::TextSource>(load::LengthSpec{}, 1);
   double prompt_tokens_ = kPromptTokens;  // as the server counted
   uint64_t seed_ = 1;
 };
@@ -77,36 +78,39 @@ Status ChatHttpBench::Start() {
     words.insert(words.end(), {"--model", fmt::format("{}={}", kEncoder, options_.encoder)});
   }
   if (options_.dtype) {
-    words.insert(words.end(), {"--dtype", fmt::format("{}={}", kText, DTypeFlag(*options_.dtype))});
+    words.insert(words.end(),
+                 {"--dtype", fmt::format("{}={}", kText, numbers::DTypeFlag(*options_.dtype))});
   }
-  words.insert(words.end(), {"--cache-type", DTypeFlag(options_.cache_type)});
+  words.insert(words.end(), {"--cache-type", numbers::DTypeFlag(options_.cache_type)});
   words.insert(words.end(), options_.server_flags.begin(), options_.server_flags.end());
-  PENSTOCK_ASSIGN_OR_RETURN(server_, ServerProcess::Start(words));
-  PENSTOCK_ASSIGN_OR_RETURN(backend_, NewBackend({.threads = options_.threads}));
-  TextModelOptions text;
+  PENSTOCK_ASSIGN_OR_RETURN(server_, load::ServerProcess::Start(words));
+  PENSTOCK_ASSIGN_OR_RETURN(backend_, devices::NewBackend({.threads = options_.threads}));
+  generate::TextModelOptions text;
   text.dtype = options_.dtype;
   text.cache_type = options_.cache_type;
-  PENSTOCK_ASSIGN_OR_RETURN(model_, TextModel::Load(options_.model, backend_.get(), text));
-  PENSTOCK_ASSIGN_OR_RETURN(generator_, Generator::Make(model_.get()));
+  PENSTOCK_ASSIGN_OR_RETURN(model_,
+                            generate::TextModel::Load(options_.model, backend_.get(), text));
+  PENSTOCK_ASSIGN_OR_RETURN(generator_, generate::Generator::Make(model_.get()));
   load_.request.completions = options_.completions;
   load_.request.model = kText;
   load_.request.prompt_tokens = {kPromptTokens, kPromptTokens};
   load_.request.output_tokens = {options_.tokens, options_.tokens};
-  PENSTOCK_ASSIGN_OR_RETURN(load_.scale, MeasurePromptScale(server_->target(), load_.request));
+  PENSTOCK_ASSIGN_OR_RETURN(load_.scale,
+                            load::MeasurePromptScale(server_->target(), load_.request));
   return Status::Ok();
 }
 
 // Tokens a second after a prompt as long as that over HTTP was.
 Expected<double> ChatHttpBench::InProcess() {
   std::mt19937 random(1);
-  GenerateRequest request;
+  generate::GenerateRequest request;
   request.prompt.resize(static_cast<size_t>(prompt_tokens_));
   const auto words = static_cast<uint32_t>(model_->tokenizer->vocab_size());
   for (int32_t& id : request.prompt) id = static_cast<int32_t>(random() % words);
   request.sampling.temperature = 0;
   request.sampling.ignore_eos = true;
   request.sampling.max_tokens = options_.tokens;
-  Generated out;
+  generate::Generated out;
   PENSTOCK_RETURN_IF_ERROR(generator_->Generate(request, &out));
   double seconds = 0;
   for (const double one : out.token_s) seconds += one;
@@ -114,13 +118,14 @@ Expected<double> ChatHttpBench::InProcess() {
 }
 
 Expected<double> ChatHttpBench::OverHttp() {
-  ChatLoad load = load_;
+  load::ChatLoad load = load_;
   load.seed = ++seed_;
-  LoadWindow window;
+  load::LoadWindow window;
   window.warmup_s = 0;
   window.duration_s = kPatienceS;
   window.requests_max = 1;
-  PENSTOCK_ASSIGN_OR_RETURN(const ChatResult result, RunChatLoad(server_->target(), load, window));
+  PENSTOCK_ASSIGN_OR_RETURN(const load::ChatResult result,
+                            load::RunChatLoad(server_->target(), load, window));
   if (result.whole != 1 || result.per_token.count() != 1) {
     return Status(StatusCode::kUnavailable, "a stream did not come whole: " + result.ErrorsText());
   }
@@ -139,9 +144,9 @@ Status ChatHttpBench::MeasureRatio() {
     alone = std::max(alone, in_process);
   }
   progress.Clear();
-  BenchTable table({"one text", "tokens/s"});
-  table.AddRow({"in this process", ShortNumber(alone)});
-  table.AddRow({"over HTTP", ShortNumber(http)});
+  load::BenchTable table({"one text", "tokens/s"});
+  table.AddRow({"in this process", load::ShortNumber(alone)});
+  table.AddRow({"over HTTP", load::ShortNumber(http)});
   table.AddRow({"  over that in this process", fmt::format("{:.3f}", http / alone)});
   table.Print();
   std::puts("");
@@ -152,18 +157,19 @@ Status ChatHttpBench::MeasureRatio() {
 }
 
 // One client whose texts follow each other.
-Expected<ChatResult> ChatHttpBench::Stream(double seconds) {
-  ChatLoad load = load_;
+Expected<load::ChatResult> ChatHttpBench::Stream(double seconds) {
+  load::ChatLoad load = load_;
   load.seed = ++seed_;
   const int room = model_->context() - 2 * static_cast<int>(prompt_tokens_);
   const int tokens = std::clamp(room, 1, kLongText);
   load.request.output_tokens = {tokens, tokens};
-  LoadWindow window;
+  load::LoadWindow window;
   window.warmup_s = kWarmupS;
   window.duration_s = seconds;
   window.drain_s = 0;
-  PENSTOCK_ASSIGN_OR_RETURN(ChatResult result, RunChatLoad(server_->target(), load, window));
-  result.errors.erase(ChatResult::kNoAnswer);  // the text under way at the end
+  PENSTOCK_ASSIGN_OR_RETURN(load::ChatResult result,
+                            load::RunChatLoad(server_->target(), load, window));
+  result.errors.erase(load::ChatResult::kNoAnswer);  // the text under way at the end
   if (result.between_tokens.count() == 0 || result.ErrorCount() > 0) {
     return Status(StatusCode::kUnavailable, "no stream came: " + result.ErrorsText());
   }
@@ -172,16 +178,16 @@ Expected<ChatResult> ChatHttpBench::Stream(double seconds) {
 
 // Texts a second.
 Expected<double> ChatHttpBench::Bulk(double seconds) {
-  HttpLoad load;
+  load::HttpLoad load;
   load.concurrency = options_.bulk_clients;
   load.batch = options_.bulk_batch;
   load.model = kEncoder;
   load.priority = options_.priority;
   load.next_text = [texts = texts_] { return texts->Next(); };
-  LoadWindow window;
+  load::LoadWindow window;
   window.warmup_s = kWarmupS;
   window.duration_s = seconds;
-  PENSTOCK_ASSIGN_OR_RETURN(const auto run, RunHttpLoads(server_->target(), {load}, window));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto run, load::RunHttpLoads(server_->target(), {load}, window));
   if (run.loads[0].ok == 0 || !run.loads[0].errors.empty()) {
     return Status(StatusCode::kUnavailable, "bulk requests were not answered");
   }
@@ -189,20 +195,20 @@ Expected<double> ChatHttpBench::Bulk(double seconds) {
 }
 
 Status ChatHttpBench::MeasureBesideBulk() {
-  LatencyHistogram alone, beside;
+  load::LatencyHistogram alone, beside;
   double bulk_alone = 0, bulk_beside = 0, tokens = 0, tokens_beside = 0;
-  const auto per_s = [](const ChatResult& one) {
+  const auto per_s = [](const load::ChatResult& one) {
     return static_cast<double>(one.tokens) / one.seconds;
   };
   StepProgress progress({.steps = options_.rounds});
   for (int round = 0; round < options_.rounds; ++round) {
     progress.Next("round beside bulk");
     PENSTOCK_ASSIGN_OR_RETURN(const double bulk, Bulk(options_.round_s));
-    PENSTOCK_ASSIGN_OR_RETURN(const ChatResult stream, Stream(options_.round_s));
+    PENSTOCK_ASSIGN_OR_RETURN(const load::ChatResult stream, Stream(options_.round_s));
     // Bulk work is there before the stream's window and after it.
     Expected<double> bulk_then = 0.0;
     std::thread other([&] { bulk_then = Bulk(options_.round_s + 0.5); });
-    const Expected<ChatResult> stream_then = Stream(options_.round_s);
+    const Expected<load::ChatResult> stream_then = Stream(options_.round_s);
     other.join();
     PENSTOCK_RETURN_IF_ERROR(stream_then.status());
     PENSTOCK_RETURN_IF_ERROR(bulk_then.status());
@@ -217,14 +223,16 @@ Status ChatHttpBench::MeasureBesideBulk() {
   const double p99_ms = beside.PercentileMs(0.99);
   const double bound_ms = kBoundSteps * step_ms + kBoundMs;
   progress.Clear();
-  BenchTable table({"stream and bulk embeddings", "alone", "together", ""});
-  table.AddRow({"tokens/s of the stream", ShortNumber(tokens), ShortNumber(tokens_beside), ""});
+  load::BenchTable table({"stream and bulk embeddings", "alone", "together", ""});
   table.AddRow(
-      {"between tokens, p50 ms", ShortNumber(step_ms), ShortNumber(beside.PercentileMs(0.5)), ""});
-  table.AddRow({"between tokens, p99 ms", ShortNumber(alone.PercentileMs(0.99)),
-                ShortNumber(p99_ms), fmt::format("{:.2f} of 2 steps + 25 ms", p99_ms / bound_ms)});
-  table.AddRow({"texts/s of bulk", ShortNumber(bulk_alone / options_.rounds),
-                ShortNumber(bulk_beside / options_.rounds),
+      {"tokens/s of the stream", load::ShortNumber(tokens), load::ShortNumber(tokens_beside), ""});
+  table.AddRow({"between tokens, p50 ms", load::ShortNumber(step_ms),
+                load::ShortNumber(beside.PercentileMs(0.5)), ""});
+  table.AddRow({"between tokens, p99 ms", load::ShortNumber(alone.PercentileMs(0.99)),
+                load::ShortNumber(p99_ms),
+                fmt::format("{:.2f} of 2 steps + 25 ms", p99_ms / bound_ms)});
+  table.AddRow({"texts/s of bulk", load::ShortNumber(bulk_alone / options_.rounds),
+                load::ShortNumber(bulk_beside / options_.rounds),
                 fmt::format("{:.0f} %", 100 * bulk_beside / bulk_alone)});
   table.Print();
   Add("step_ms", step_ms, "ms");
@@ -236,8 +244,8 @@ Status ChatHttpBench::MeasureBesideBulk() {
 
 }  // namespace
 
-Status MeasureChatHttp(const ChatHttpOptions& options, BenchRecords* records) {
+Status MeasureChatHttp(const ChatHttpOptions& options, load::BenchRecords* records) {
   return ChatHttpBench(options, records).Run();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -10,14 +10,14 @@
 #include "load/records.h"
 #include "numbers/dtype.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct ChatHttpOptions {
   std::string model;    // a folder or .gguf file
   std::string encoder;  // a model of embeddings for the second part; "" = left out
   std::string name;     // row of the records; "" = none
-  std::optional<DType> dtype;
-  DType cache_type = DType::kBf16;
+  std::optional<numbers::DType> dtype;
+  numbers::DType cache_type = numbers::DType::kBf16;
   int threads = 0;           // 0: one a processor
   bool completions = false;  // /v1/completions, for models without a chat template
   int tokens = 128;          // of a text in the first part
@@ -39,6 +39,6 @@ struct ChatHttpOptions {
 //   chat.encoder_percent_beside_stream   texts a second of bulk embeddings beside the stream, of
 //                                        those alone
 // kUnavailable: a request was not answered as it should be.
-Status MeasureChatHttp(const ChatHttpOptions& options, BenchRecords* records);
+Status MeasureChatHttp(const ChatHttpOptions& options, load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

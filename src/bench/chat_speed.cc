@@ -19,7 +19,7 @@
 #include "load/table.h"
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 constexpr int kShortPrompt = 200;
@@ -27,16 +27,16 @@ constexpr int kShortPrompt = 200;
 double Seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 // When the tokens of a text came.
-class Times final : public DecodeSink {
+class Times final : public generate::DecodeSink {
  public:
-  void OnToken(int32_t, const GeneratedToken& token, std::string_view) noexcept override {
+  void OnToken(int32_t, const generate::GeneratedToken& token, std::string_view) noexcept override {
     const std::lock_guard lock(mutex_);
     tokens_.push_back(Clock::now());
     ids_.push_back(token.id);
     changed_.notify_all();
   }
-  void OnSampleEnd(int32_t, FinishReason, std::string_view, int) noexcept override {}
-  void OnEnd(const Status& status, const DecodeUsage&) noexcept override {
+  void OnSampleEnd(int32_t, generate::FinishReason, std::string_view, int) noexcept override {}
+  void OnEnd(const Status& status, const generate::DecodeUsage&) noexcept override {
     const std::lock_guard lock(mutex_);
     status_ = status;
     changed_.notify_all();
@@ -72,12 +72,12 @@ struct Text {
 };
 
 // A tokenizer for random weights: a name for each id.
-Expected<std::unique_ptr<Tokenizer>> NumberedTokenizer(int32_t vocabulary) {
+Expected<std::unique_ptr<text::Tokenizer>> NumberedTokenizer(int32_t vocabulary) {
   std::string words;
   for (int32_t id = 0; id < vocabulary; ++id) {
     words += fmt::format("{}\"w{}\":{}", id == 0 ? "" : ",", id, id);
   }
-  return Tokenizer::FromJson(
+  return text::Tokenizer::FromJson(
       R"({"version":"1.0","added_tokens":[],"normalizer":null,"pre_tokenizer":null,)"
       R"("post_processor":null,"decoder":{"type":"Fuse"},"model":{"type":"BPE","merges":[],"vocab":{)" +
       words + "}}}");
@@ -88,45 +88,47 @@ class ChatSpeedBench {
   explicit ChatSpeedBench(const ChatSpeedOptions& options) : options_(options) {}
 
   Status Load() {
-    PENSTOCK_ASSIGN_OR_RETURN(backend_,
-                              NewBackend({.device = options_.device, .threads = options_.threads}));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        backend_, devices::NewBackend({.device = options_.device, .threads = options_.threads}));
     if (!options_.model.empty()) {
-      TextModelOptions text;
+      generate::TextModelOptions text;
       text.dtype = options_.dtype;
       text.cache_type = options_.cache_type;
-      PENSTOCK_ASSIGN_OR_RETURN(model_, TextModel::Load(options_.model, backend_.get(), text));
+      PENSTOCK_ASSIGN_OR_RETURN(model_,
+                                generate::TextModel::Load(options_.model, backend_.get(), text));
     } else {
       PENSTOCK_ASSIGN_OR_RETURN(const auto random,
                                 RandomDecoder::Make(options_.shape, options_.mix));
-      model_ = std::make_unique<TextModel>();
+      model_ = std::make_unique<generate::TextModel>();
       model_->cache_type = options_.cache_type;
       PENSTOCK_ASSIGN_OR_RETURN(
-          model_->decoder, DecoderModel::Load(random->files, backend_.get(), {options_.dtype, 0}));
+          model_->decoder,
+          models::DecoderModel::Load(random->files, backend_.get(), {options_.dtype, 0}));
       PENSTOCK_ASSIGN_OR_RETURN(model_->tokenizer,
                                 NumberedTokenizer(random->files.config.vocab_size));
     }
-    DecodeSchedulerOptions scheduler;
+    generate::DecodeSchedulerOptions scheduler;
     scheduler.sequences_max = std::max(options_.streams + 2, 8);
     scheduler.cache_blocks = {scheduler.sequences_max *
                               ((options_.prompt + 1024) / kKvBlockTokens)};
     scheduler.gate = &backend_->gate();
     PENSTOCK_ASSIGN_OR_RETURN(scheduler_,
-                              DecodeScheduler::Make(model_.get(), scheduler, &metrics_));
+                              generate::DecodeScheduler::Make(model_.get(), scheduler, &metrics_));
     prompt_ = std::min(options_.prompt, model_->context() - 2 * options_.tokens - 128);
     if (prompt_ >= kShortPrompt) return Status::Ok();
     return Status::InvalidArgument("the context of this model is too short for the benchmark",
                                    "model");
   }
 
-  const TextModel& model() const { return *model_; }
+  const generate::TextModel& model() const { return *model_; }
 
   // Tokens a second of one text, without the scheduler.
   Expected<double> Alone() {
-    PENSTOCK_ASSIGN_OR_RETURN(const auto generator, Generator::Make(model_.get()));
-    GenerateRequest request;
+    PENSTOCK_ASSIGN_OR_RETURN(const auto generator, generate::Generator::Make(model_.get()));
+    generate::GenerateRequest request;
     request.prompt = Prompt(16);
     request.sampling = Sampling();
-    Generated out;
+    generate::Generated out;
     PENSTOCK_RETURN_IF_ERROR(generator->Generate(request, &out));
     double seconds = 0;
     for (const double one : out.token_s) seconds += one;
@@ -210,8 +212,8 @@ class ChatSpeedBench {
   }
 
  private:
-  SamplingOptions Sampling() const {
-    SamplingOptions sampling;
+  sample::SamplingOptions Sampling() const {
+    sample::SamplingOptions sampling;
     sampling.temperature = 0;
     sampling.ignore_eos = true;
     sampling.max_tokens = options_.tokens;
@@ -225,7 +227,7 @@ class ChatSpeedBench {
   }
   Expected<Text> Begin(std::vector<int32_t> prompt, int tokens) {
     Text text;
-    auto job = std::make_unique<DecodeJob>();
+    auto job = std::make_unique<generate::DecodeJob>();
     job->sampling = Sampling();
     job->sampling.max_tokens =
         std::min(tokens, model_->context() - static_cast<int>(prompt.size()));
@@ -239,16 +241,16 @@ class ChatSpeedBench {
 
   const ChatSpeedOptions options_;
   std::mt19937 random_{1};
-  Metrics metrics_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<TextModel> model_;
-  std::unique_ptr<DecodeScheduler> scheduler_;
+  metrics::Metrics metrics_;
+  std::unique_ptr<program::Backend> backend_;
+  std::unique_ptr<generate::TextModel> model_;
+  std::unique_ptr<generate::DecodeScheduler> scheduler_;
   int prompt_ = 0;
 };
 
 }  // namespace
 
-Status MeasureChatSpeed(const ChatSpeedOptions& options, BenchRecords* records) {
+Status MeasureChatSpeed(const ChatSpeedOptions& options, load::BenchRecords* records) {
   ChatSpeedBench bench(options);
   PENSTOCK_RETURN_IF_ERROR(bench.Load());
   double generate = 0, one = 0, many = 0;
@@ -272,7 +274,7 @@ Status MeasureChatSpeed(const ChatSpeedOptions& options, BenchRecords* records) 
   }
   progress.Clear();
   const std::string name = !options.name.empty() ? options.name : options.mix;
-  BenchTable table({"", "figure"});
+  load::BenchTable table({"", "figure"});
   const auto row = [&](const std::string& what, const std::string& record, double value,
                        const char* unit) {
     table.AddRow({what, fmt::format("{:.3g}{}{}", value, *unit == '\0' ? "" : " ", unit)});
@@ -296,4 +298,4 @@ Status MeasureChatSpeed(const ChatSpeedOptions& options, BenchRecords* records) 
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -10,16 +10,16 @@
 #include "load/records.h"
 #include "numbers/dtype.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct ChatSpeedOptions {
   std::string model;               // a folder or .gguf file; "": random weights of
   std::string shape = "llama-1b";  // DecoderShapes()
   std::string mix = "q8_0";        // DecoderMixes()
   std::string name;                // part of the records' names; "": the mix
-  std::optional<DType> dtype;
-  DType cache_type = DType::kBf16;
-  std::string device = Devices::kAuto;
+  std::optional<numbers::DType> dtype;
+  numbers::DType cache_type = numbers::DType::kBf16;
+  std::string device = devices::Devices::kAuto;
   int threads = 0;    // 0: one a processor
   int streams = 8;    // texts at once
   int tokens = 64;    // of each
@@ -36,6 +36,6 @@ struct ChatSpeedOptions {
 //                                            without it
 //   chat.short_prompt_ttft_ratio.<name>      of 200 tokens beside the longest prompt the context
 //                                            holds, over alone
-Status MeasureChatSpeed(const ChatSpeedOptions& options, BenchRecords* records);
+Status MeasureChatSpeed(const ChatSpeedOptions& options, load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

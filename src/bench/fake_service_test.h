@@ -10,21 +10,22 @@
 #include "engine/fake_engine.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct FakeService {
   FakeService() {
-    EncoderParts parts = FakeParts(ModelTask::kEmbedding);
-    EncoderEngineOptions options;
+    engine::EncoderParts parts = engine::FakeParts(families::ModelTask::kEmbedding);
+    engine::EncoderEngineOptions options;
     options.name = "fake";
     EXPECT_TRUE(
-        registry.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics))
+        registry
+            .AddLoaded(std::make_unique<engine::EncoderEngine>(std::move(parts), options, &metrics))
             .ok());
   }
 
-  Metrics metrics;
-  Registry registry{nullptr, &metrics};
-  Service service{&registry, {}, &metrics};
+  metrics::Metrics metrics;
+  registry::Registry registry{nullptr, &metrics};
+  api::Service service{&registry, {}, &metrics};
 };
 
-}  // namespace penstock
+}  // namespace penstock::bench

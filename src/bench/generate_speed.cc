@@ -26,7 +26,7 @@
 #include "program/program_cost.h"
 #include "sample/sampler.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 constexpr int32_t kStepRows = 512;
@@ -59,14 +59,15 @@ class Limits {
       const double bytes = static_cast<double>(part * pool_.threads());
       read_rate_ = std::max(read_rate_, bytes / SecondsSince(begin));
     }
-    for (const DType dtype : {DType::kI8, DType::kBf16, DType::kF32}) {
+    for (const numbers::DType dtype :
+         {numbers::DType::kI8, numbers::DType::kBf16, numbers::DType::kF32}) {
       double& peak = peaks_[static_cast<size_t>(dtype)];
       peak = std::max(peak, ArithmeticPeak(kernels_, dtype, &pool_));
     }
   }
 
   double read_rate() const { return read_rate_; }
-  double peak(DType dtype) const { return peaks_[static_cast<size_t>(dtype)]; }
+  double peak(numbers::DType dtype) const { return peaks_[static_cast<size_t>(dtype)]; }
 
  private:
   static constexpr size_t kSums = 64;
@@ -76,7 +77,7 @@ class Limits {
   cpu::HugePageArena::Block memory_;
   volatile uint64_t sums_[kSums] = {};
   double read_rate_ = 0;
-  double peaks_[static_cast<size_t>(DType::kQ6K) + 1] = {};
+  double peaks_[static_cast<size_t>(numbers::DType::kQ6K) + 1] = {};
 };
 
 struct Prefill {
@@ -86,9 +87,9 @@ struct Prefill {
 
 struct Decode {
   int depth = 0;
-  LatencyHistogram tokens;
+  load::LatencyHistogram tokens;
   double seconds = std::numeric_limits<double>::max();  // of a round's tokens
-  std::vector<StageTime> profile;                       // of all rounds
+  std::vector<program::StageTime> profile;              // of all rounds
   double all_s = 0;                                     // of all rounds, choice of tokens included
 };
 
@@ -97,13 +98,14 @@ class GenerateSpeedBench {
  public:
   static Expected<std::unique_ptr<GenerateSpeedBench>> Make(const GenerateSpeedOptions& options) {
     auto bench = std::unique_ptr<GenerateSpeedBench>(new GenerateSpeedBench(options));
-    PENSTOCK_ASSIGN_OR_RETURN(bench->backend_,
-                              NewBackend({.device = options.device, .threads = options.threads}));
+    PENSTOCK_ASSIGN_OR_RETURN(bench->backend_, devices::NewBackend({.device = options.device,
+                                                                    .threads = options.threads}));
     if (options.model.empty()) {
       PENSTOCK_ASSIGN_OR_RETURN(const auto random, RandomDecoder::Make(options.shape, options.mix));
       PENSTOCK_RETURN_IF_ERROR(bench->Load(random->files));
     } else {
-      PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files, DecoderFiles::Open(options.model));
+      PENSTOCK_ASSIGN_OR_RETURN(const families::DecoderFiles files,
+                                families::DecoderFiles::Open(options.model));
       PENSTOCK_RETURN_IF_ERROR(bench->Load(files));
     }
     bench->backend_->PlaceCaller();
@@ -111,7 +113,7 @@ class GenerateSpeedBench {
     return bench;
   }
 
-  const DecoderModel& model() const { return *model_; }
+  const models::DecoderModel& model() const { return *model_; }
 
   // Rounds of everything in turns.
   Status Measure(Limits* limits) {
@@ -128,8 +130,8 @@ class GenerateSpeedBench {
 
   // Decoding at depth 0 with each optimisation off: tokens a second over those with all on, in
   // turns.
-  Status MeasureTuning(BenchRecords* records) {
-    BenchTable table({"without", "tokens/s, of all on"});
+  Status MeasureTuning(load::BenchRecords* records) {
+    load::BenchTable table({"without", "tokens/s, of all on"});
     for (const std::string name : backend_->optimisations()) {
       PENSTOCK_ASSIGN_OR_RETURN(const auto run, NewRun({name}));
       Decode with, without;
@@ -146,11 +148,12 @@ class GenerateSpeedBench {
     return Status::Ok();
   }
 
-  void Report(const Limits& limits, BenchRecords* records) const {
+  void Report(const Limits& limits, load::BenchRecords* records) const {
     fmt::print(
         "{} | {:.1f} GB of weights | reads {:.1f} GB/s, int8 peak {:.0f} GOP/s, bf16 {:.0f}\n",
         backend_->name(), static_cast<double>(model_->weight_bytes()) / 1e9,
-        limits.read_rate() / 1e9, limits.peak(DType::kI8) / 1e9, limits.peak(DType::kBf16) / 1e9);
+        limits.read_rate() / 1e9, limits.peak(numbers::DType::kI8) / 1e9,
+        limits.peak(numbers::DType::kBf16) / 1e9);
     ReportPrefills(limits, records);
     ReportDecodes(limits, records);
     ReportStages(records);
@@ -163,7 +166,7 @@ class GenerateSpeedBench {
               : options.model.empty() ? options.mix
                                       : "model") {}
 
-  Status Load(const DecoderFiles& files) {
+  Status Load(const families::DecoderFiles& files) {
     int longest = 1;
     const int context = files.config.context;
     for (const int tokens : options_.prompts) {
@@ -180,10 +183,10 @@ class GenerateSpeedBench {
       return Status::InvalidArgument(
           fmt::format("no length fits in the context of {} tokens", context), "prompt");
     }
-    DecoderOptions decoder;
+    models::DecoderOptions decoder;
     decoder.dtype = options_.dtype;
     decoder.context = longest;
-    PENSTOCK_ASSIGN_OR_RETURN(model_, DecoderModel::Load(files, backend_.get(), decoder));
+    PENSTOCK_ASSIGN_OR_RETURN(model_, models::DecoderModel::Load(files, backend_.get(), decoder));
     blocks_.resize(CeilDiv(static_cast<size_t>(longest), size_t{kKvBlockTokens}));
     std::iota(blocks_.begin(), blocks_.end(), 0);
     vocabulary_ = files.config.vocab_size;
@@ -195,8 +198,9 @@ class GenerateSpeedBench {
     return Status::Ok();
   }
 
-  Expected<std::unique_ptr<ProgramRun>> NewRun(const std::vector<std::string>& without) const {
-    PrepareOptions step;
+  Expected<std::unique_ptr<program::ProgramRun>> NewRun(
+      const std::vector<std::string>& without) const {
+    program::PrepareOptions step;
     step.cache_type = options_.cache_type;
     step.blocks = {static_cast<int32_t>(blocks_.size())};
     step.rows = std::min(kStepRows, model_->context());
@@ -205,17 +209,17 @@ class GenerateSpeedBench {
     return model_->NewRun(step);
   }
 
-  Status Step(ProgramRun* run, std::span<const int32_t> ids, int32_t past, bool logits,
-              PickWant want) const {
+  Status Step(program::ProgramRun* run, std::span<const int32_t> ids, int32_t past, bool logits,
+              program::PickWant want) const {
     const bool long_rope = run->LongRope(static_cast<size_t>(past) + ids.size());
-    const SingleSequence sequence(ids.size(), past, blocks_, long_rope);
+    const program::SingleSequence sequence(ids.size(), past, blocks_, long_rope);
     const auto row = static_cast<int32_t>(ids.size() - 1);
     const size_t picks = logits ? 1 : 0;
     return run->Run(sequence.Batch(ids, {&row, picks}, {&want, picks}));
   }
 
   // The first `tokens` ids; the logits of the last.
-  Status RunPrompt(ProgramRun* run, int tokens, PickWant want) const {
+  Status RunPrompt(program::ProgramRun* run, int tokens, program::PickWant want) const {
     for (int begin = 0; begin < tokens; begin += kStepRows) {
       const int rows = std::min(kStepRows, tokens - begin);
       const auto ids =
@@ -227,27 +231,29 @@ class GenerateSpeedBench {
 
   Status MeasurePrefill(Prefill* one) const {
     const auto begin = SteadyClock::now();
-    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run_.get(), one->tokens, PickWant::kRow));
+    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run_.get(), one->tokens, program::PickWant::kRow));
     one->seconds = std::min(one->seconds, SecondsSince(begin));
     return Status::Ok();
   }
 
-  Status MeasureDecode(ProgramRun* run, Decode* one) const {
-    SamplingOptions greedy;
+  Status MeasureDecode(program::ProgramRun* run, Decode* one) const {
+    sample::SamplingOptions greedy;
     greedy.temperature = 0;
-    PENSTOCK_ASSIGN_OR_RETURN(Sampler sampler,
-                              Sampler::Make(greedy, vocabulary_, ids_.size(), run->parts_max()));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        sample::Sampler sampler,
+        sample::Sampler::Make(greedy, vocabulary_, ids_.size(), run->parts_max()));
     const int depth = std::max(one->depth, 1);
-    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run, depth, PickWant::kBest));
+    PENSTOCK_RETURN_IF_ERROR(RunPrompt(run, depth, program::PickWant::kBest));
     (void)run->TakeProfile();
     const auto begin = SteadyClock::now();
     auto last = begin;
-    SampledToken token;
+    sample::SampledToken token;
     for (int i = 0; i < options_.tokens; ++i) {
       PENSTOCK_RETURN_IF_ERROR(
           sampler.Sample({{}, run->Found(0).parts, {}}, static_cast<uint64_t>(i), &token));
       sampler.Accept(token.id);
-      PENSTOCK_RETURN_IF_ERROR(Step(run, {&token.id, 1}, depth + i, true, PickWant::kBest));
+      PENSTOCK_RETURN_IF_ERROR(
+          Step(run, {&token.id, 1}, depth + i, true, program::PickWant::kBest));
       const auto now = SteadyClock::now();
       one->tokens.Add(std::chrono::duration<double>(now - last).count() * 1e3);
       last = now;
@@ -259,42 +265,43 @@ class GenerateSpeedBench {
     return Status::Ok();
   }
 
-  static void AddProfile(const std::vector<StageTime>& from, std::vector<StageTime>* to) {
+  static void AddProfile(const std::vector<program::StageTime>& from,
+                         std::vector<program::StageTime>* to) {
     if (to->empty()) return void(*to = from);
     for (size_t i = 0; i < from.size(); ++i) (*to)[i].seconds += from[i].seconds;
   }
 
   double ProgramBytes(int depth) const {
-    const Cost cost = CostOf(
-        model_->program(),
-        {.sequences = 1,
-         .length = 1,
-         .past = depth + options_.tokens / 2,
-         .cache_bytes = static_cast<int64_t>(options_.cache_type == DType::kF32
-                                                 ? 4
-                                                 : (options_.cache_type == DType::kI8 ? 1 : 2))});
+    const program::Cost cost = program::CostOf(
+        model_->program(), {.sequences = 1,
+                            .length = 1,
+                            .past = depth + options_.tokens / 2,
+                            .cache_bytes = static_cast<int64_t>(
+                                options_.cache_type == numbers::DType::kF32
+                                    ? 4
+                                    : (options_.cache_type == numbers::DType::kI8 ? 1 : 2))});
     return static_cast<double>(cost.weight_bytes + cost.cache_bytes);
   }
 
-  void ReportPrefills(const Limits& limits, BenchRecords* records) const {
-    BenchTable table({"prompt", "tokens/s", "ms", "GOP/s", "of int8 peak", "of bf16 peak"});
+  void ReportPrefills(const Limits& limits, load::BenchRecords* records) const {
+    load::BenchTable table({"prompt", "tokens/s", "ms", "GOP/s", "of int8 peak", "of bf16 peak"});
     for (const Prefill& one : prefills_) {
-      const double operations = CostOf(model_->program(), {1, one.tokens}).operations;
+      const double operations = program::CostOf(model_->program(), {1, one.tokens}).operations;
       const double rate = operations / one.seconds;
       const std::string prefix = fmt::format("generate.prefill{}.{}", one.tokens, name_);
       records->Add(prefix + ".tokens_per_s", one.tokens / one.seconds, "1/s");
-      records->Add(prefix + ".percent_of_peak", 100 * rate / limits.peak(DType::kI8), "%");
-      table.AddRow({std::to_string(one.tokens), ShortNumber(one.tokens / one.seconds),
-                    ShortNumber(one.seconds * 1e3), ShortNumber(rate / 1e9),
-                    fmt::format("{:.3f}", rate / limits.peak(DType::kI8)),
-                    fmt::format("{:.3f}", rate / limits.peak(DType::kBf16))});
+      records->Add(prefix + ".percent_of_peak", 100 * rate / limits.peak(numbers::DType::kI8), "%");
+      table.AddRow({std::to_string(one.tokens), load::ShortNumber(one.tokens / one.seconds),
+                    load::ShortNumber(one.seconds * 1e3), load::ShortNumber(rate / 1e9),
+                    fmt::format("{:.3f}", rate / limits.peak(numbers::DType::kI8)),
+                    fmt::format("{:.3f}", rate / limits.peak(numbers::DType::kBf16))});
     }
     table.Print();
     std::puts("");
   }
 
-  void ReportDecodes(const Limits& limits, BenchRecords* records) const {
-    BenchTable table({"decode at", "tokens/s", "p50 ms", "p95", "p99", "GB/s", "of reads"});
+  void ReportDecodes(const Limits& limits, load::BenchRecords* records) const {
+    load::BenchTable table({"decode at", "tokens/s", "p50 ms", "p95", "p99", "GB/s", "of reads"});
     for (const Decode& one : decodes_) {
       const double per_second = options_.tokens / one.seconds;
       const double bytes_rate = ProgramBytes(one.depth) * per_second;
@@ -303,10 +310,11 @@ class GenerateSpeedBench {
       records->Add(prefix + ".tokens_per_s", per_second, "1/s", row);
       records->Add(prefix + ".percent_of_bandwidth", 100 * bytes_rate / limits.read_rate(), "%",
                    row);
-      table.AddRow({std::to_string(one.depth), ShortNumber(per_second),
-                    ShortNumber(one.tokens.PercentileMs(0.5)),
-                    ShortNumber(one.tokens.PercentileMs(0.95)),
-                    ShortNumber(one.tokens.PercentileMs(0.99)), ShortNumber(bytes_rate / 1e9),
+      table.AddRow({std::to_string(one.depth), load::ShortNumber(per_second),
+                    load::ShortNumber(one.tokens.PercentileMs(0.5)),
+                    load::ShortNumber(one.tokens.PercentileMs(0.95)),
+                    load::ShortNumber(one.tokens.PercentileMs(0.99)),
+                    load::ShortNumber(bytes_rate / 1e9),
                     fmt::format("{:.3f}", bytes_rate / limits.read_rate())});
     }
     table.Print();
@@ -314,10 +322,10 @@ class GenerateSpeedBench {
   }
 
   // Where a token's time goes at the first depth, summed over all threads.
-  void ReportStages(BenchRecords* records) const {
+  void ReportStages(load::BenchRecords* records) const {
     const Decode& one = decodes_.front();
     const double all = one.all_s * static_cast<double>(backend_->threads());
-    BenchTable table({"stage of decoding", "share"});
+    load::BenchTable table({"stage of decoding", "share"});
     double kernels = 0, stages = 0;
     for (const auto& [name, seconds] : one.profile) {
       stages += seconds;
@@ -331,9 +339,9 @@ class GenerateSpeedBench {
 
   const GenerateSpeedOptions options_;
   const std::string name_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<DecoderModel> model_;
-  std::unique_ptr<ProgramRun> run_;
+  std::unique_ptr<program::Backend> backend_;
+  std::unique_ptr<models::DecoderModel> model_;
+  std::unique_ptr<program::ProgramRun> run_;
   std::vector<int32_t> blocks_, ids_;
   int32_t vocabulary_ = 0;
   std::vector<Prefill> prefills_;
@@ -342,7 +350,7 @@ class GenerateSpeedBench {
 
 }  // namespace
 
-Status MeasureGenerateSpeed(const GenerateSpeedOptions& options, BenchRecords* records) {
+Status MeasureGenerateSpeed(const GenerateSpeedOptions& options, load::BenchRecords* records) {
   PENSTOCK_ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::DefaultKernels());
   // Before the bench, which keeps this thread off the processors of its own workers.
   Limits limits(*kernels, options.threads);
@@ -352,4 +360,4 @@ Status MeasureGenerateSpeed(const GenerateSpeedOptions& options, BenchRecords* r
   return options.tuning ? bench->MeasureTuning(records) : Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

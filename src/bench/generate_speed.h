@@ -15,16 +15,16 @@
 #include "load/records.h"
 #include "numbers/dtype.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct GenerateSpeedOptions {
   std::string model;               // a folder or .gguf file; "": random weights of
   std::string shape = "llama-1b";  // DecoderShapes()
   std::string mix = "q8_0";        // DecoderMixes()
   std::string name;                // part of the records' names; "": the mix
-  std::optional<DType> dtype;
-  DType cache_type = DType::kBf16;
-  std::string device = Devices::kAuto;
+  std::optional<numbers::DType> dtype;
+  numbers::DType cache_type = numbers::DType::kBf16;
+  std::string device = devices::Devices::kAuto;
   int threads = 0;  // 0: one a processor
   std::vector<int> prompts = {128, 512, 2048};
   std::vector<int> depths = {0, 2048, 8192};
@@ -36,6 +36,6 @@ struct GenerateSpeedOptions {
 // Prints tables; adds generate.prefill<N>.<name>.tokens_per_s and .percent_of_peak,
 // generate.decode.<name>.tokens_per_s and .percent_of_bandwidth (depth 0; deeper ones have a row
 // "depth=2048"), generate.outside_kernels_percent. Lengths beyond the model's context are left out.
-Status MeasureGenerateSpeed(const GenerateSpeedOptions& options, BenchRecords* records);
+Status MeasureGenerateSpeed(const GenerateSpeedOptions& options, load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -14,7 +14,7 @@
 #include "http2/http2_client.h"
 #include "load/latency.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
@@ -28,13 +28,13 @@ std::string RequestOf(const GrpcEchoOptions& options) {
   input->add_shape(1);
   input->add_shape(options.width);
   request.add_raw_input_contents(std::string(static_cast<size_t>(options.width) * 4, '\x3f'));
-  RpcMessage message(request.ByteSizeLong());
+  grpc::RpcMessage message(request.ByteSizeLong());
   request.SerializeWithCachedSizesToArray(message.data());
-  return RpcMessage::Framed(std::move(message), /*packed=*/false);
+  return grpc::RpcMessage::Framed(std::move(message), /*packed=*/false);
 }
 
 // One thread's calls: each answer sends the next.
-class Caller final : Http2Client::Events {
+class Caller final : http2::Http2Client::Events {
  public:
   explicit Caller(const GrpcEchoOptions& options)
       : options_(options), request_(RequestOf(options)) {}
@@ -45,7 +45,7 @@ class Caller final : Http2Client::Events {
       failure_ = Status::InvalidArgument("the target must be HOST:PORT");
       return;
     }
-    auto client = Http2Client::Connect(
+    auto client = http2::Http2Client::Connect(
         options_.target.substr(0, colon),
         static_cast<uint16_t>(std::atoi(options_.target.c_str() + colon + 1)), this);
     if (!client.ok()) {
@@ -67,7 +67,7 @@ class Caller final : Http2Client::Events {
 
   const Status& failure() const { return failure_; }
   double rate() const { return static_cast<double>(done_) / options_.seconds; }
-  const LatencyHistogram& latency() const { return latency_; }
+  const load::LatencyHistogram& latency() const { return latency_; }
 
  private:
   void Send() {
@@ -81,7 +81,7 @@ class Caller final : Http2Client::Events {
     client_->SendData(stream, request_, /*last=*/true);
     begun_[stream] = SteadyClock::now();
   }
-  void OnHeaders(int32_t, HeaderList headers) override {
+  void OnHeaders(int32_t, http2::HeaderList headers) override {
     for (const auto& [name, value] : headers) {
       if (name == "grpc-status" && value != "0" && failure_.ok()) {
         failure_ = Status(StatusCode::kUnavailable, "a call failed with the code " + value);
@@ -103,11 +103,11 @@ class Caller final : Http2Client::Events {
 
   const GrpcEchoOptions options_;
   const std::string request_;
-  std::unique_ptr<Http2Client> client_;
+  std::unique_ptr<http2::Http2Client> client_;
   std::unordered_map<int32_t, SteadyClock::time_point> begun_;  // calls under way
   SteadyClock::time_point end_;
   uint64_t done_ = 0;
-  LatencyHistogram latency_;
+  load::LatencyHistogram latency_;
   Status failure_;
 };
 
@@ -122,7 +122,7 @@ Expected<GrpcEchoResult> RunGrpcEcho(const GrpcEchoOptions& options) {
   }
   for (std::thread& thread : threads) thread.join();
   GrpcEchoResult result;
-  LatencyHistogram latency;
+  load::LatencyHistogram latency;
   for (const auto& caller : callers) {
     if (!caller->failure().ok()) return caller->failure().Annotate(options.target);
     result.requests_per_s += caller->rate();
@@ -132,4 +132,4 @@ Expected<GrpcEchoResult> RunGrpcEcho(const GrpcEchoOptions& options) {
   return result;
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -5,7 +5,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct GrpcEchoOptions {
   std::string target;  // host:port
@@ -24,4 +24,4 @@ struct GrpcEchoResult {
 // kUnavailable: a call failed, with its error.
 Expected<GrpcEchoResult> RunGrpcEcho(const GrpcEchoOptions& options);
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -16,7 +16,7 @@
 #include "common/printable.h"
 #include "load/latency.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
@@ -104,7 +104,7 @@ Expected<HttpEchoResult> RunHttpEcho(const HttpEchoOptions& options) {
     PENSTOCK_RETURN_IF_ERROR(connections[i].Send(options.request));
   }
   const auto end = SteadyClock::now() + std::chrono::duration<double>(options.seconds);
-  LatencyHistogram latency;
+  load::LatencyHistogram latency;
   HttpEchoResult result;
   uint64_t done = 0;
   for (auto now = SteadyClock::now(); now < end;) {
@@ -126,4 +126,4 @@ Expected<HttpEchoResult> RunHttpEcho(const HttpEchoOptions& options) {
   return result;
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct HttpEchoOptions {
   uint16_t port = 0;     // of 127.0.0.1
@@ -25,4 +25,4 @@ struct HttpEchoResult {
 // One thread. kUnavailable: no connection, or an answer that is not 200, with its first bytes.
 Expected<HttpEchoResult> RunHttpEcho(const HttpEchoOptions& options);
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -9,7 +9,7 @@
 #include "families/model_folder.h"
 #include "load/process_stat.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -24,24 +24,26 @@ Expected<std::unique_ptr<KernelLoop>> KernelLoop::Load(const std::string& path, 
                                                        const std::vector<std::string>& texts,
                                                        size_t batch_tokens, size_t batch_texts) {
   std::unique_ptr<KernelLoop> loop(new KernelLoop());
-  PENSTOCK_ASSIGN_OR_RETURN(loop->backend_, NewBackend({.threads = threads}));
+  PENSTOCK_ASSIGN_OR_RETURN(loop->backend_, devices::NewBackend({.threads = threads}));
   loop->backend_name_ = loop->backend_->name();
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const families::ModelFolder folder, families::ModelFolder::Read(path));
   if (folder.decoder) {
     return Status::Unsupported(
         "the kernels measured here are those of encoders; this model is a "
         "decoder",
         "model");
   }
-  PENSTOCK_ASSIGN_OR_RETURN(loop->model_, EncoderModel::Load(folder, loop->backend_.get(),
-                                                             loop->backend_->preferred_dtype()));
-  loop->session_ = std::make_unique<EncoderSession>(loop->model_.get());
-  if (folder.task != ModelTask::kEmbedding) loop->output_ = EncoderOutput::kLogits;
-  PENSTOCK_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::FromFile(folder.tokenizer_path));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      loop->model_,
+      models::EncoderModel::Load(folder, loop->backend_.get(), loop->backend_->preferred_dtype()));
+  loop->session_ = std::make_unique<models::EncoderSession>(loop->model_.get());
+  if (folder.task != families::ModelTask::kEmbedding)
+    loop->output_ = program::EncoderOutput::kLogits;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::FromFile(folder.tokenizer_path));
 
-  EncodeOptions options;
+  text::EncodeOptions options;
   options.max_tokens = static_cast<size_t>(loop->model_->max_tokens());
-  Encoding encoding;
+  text::Encoding encoding;
   loop->offsets_ = {0};
   Batch batch{0, 0, {0}};
   for (const std::string& text : texts) {
@@ -73,7 +75,7 @@ double KernelLoop::mean_tokens() const {
 
 Status KernelLoop::RunBatch(size_t index) {
   const Batch& batch = batches_[index];
-  PackedBatch packed;
+  program::PackedBatch packed;
   packed.ids = std::span(ids_).subspan(static_cast<size_t>(offsets_[batch.begin]),
                                        static_cast<size_t>(batch.offsets.back()));
   packed.offsets = batch.offsets;
@@ -84,7 +86,7 @@ Status KernelLoop::RunBatch(size_t index) {
 template <typename More>
 Expected<KernelLoop::Result> KernelLoop::RunWhile(More more) {
   Result result;
-  const double cpu = ProcessCpuSeconds(getpid());
+  const double cpu = load::ProcessCpuSeconds(getpid());
   const auto begin = Clock::now();
   while (more(result)) {
     const Batch& batch = batches_[next_batch_];
@@ -94,7 +96,7 @@ Expected<KernelLoop::Result> KernelLoop::RunWhile(More more) {
     result.tokens += static_cast<uint64_t>(batch.offsets.back());
     result.seconds = SecondsSince(begin);
   }
-  result.cpu_s = ProcessCpuSeconds(getpid()) - cpu;
+  result.cpu_s = load::ProcessCpuSeconds(getpid()) - cpu;
   return result;
 }
 
@@ -107,12 +109,12 @@ Expected<KernelLoop::Result> KernelLoop::RunOnce() {
   return RunWhile([texts](const Result& so_far) { return so_far.texts < texts; });
 }
 
-Expected<LatencyHistogram> KernelLoop::TimeFullestBatch(double seconds) {
+Expected<load::LatencyHistogram> KernelLoop::TimeFullestBatch(double seconds) {
   const auto fullest = std::max_element(
       batches_.begin(), batches_.end(),
       [](const Batch& a, const Batch& b) { return a.offsets.back() < b.offsets.back(); });
   const auto index = static_cast<size_t>(fullest - batches_.begin());
-  LatencyHistogram times;
+  load::LatencyHistogram times;
   for (const auto begin = Clock::now(); SecondsSince(begin) < seconds;) {
     const auto start = Clock::now();
     PENSTOCK_RETURN_IF_ERROR(RunBatch(index));
@@ -121,4 +123,4 @@ Expected<LatencyHistogram> KernelLoop::TimeFullestBatch(double seconds) {
   return times;
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

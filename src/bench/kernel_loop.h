@@ -13,7 +13,7 @@
 #include "models/encoder.h"
 #include "text/tokenizer.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 class KernelLoop {
  public:
@@ -35,7 +35,7 @@ class KernelLoop {
   // Every text once.
   Expected<Result> RunOnce();
   // Times single runs of the fullest batch there is, for about `seconds`.
-  Expected<LatencyHistogram> TimeFullestBatch(double seconds);
+  Expected<load::LatencyHistogram> TimeFullestBatch(double seconds);
   double mean_tokens() const;
   const std::string& backend_name() const { return backend_name_; }
 
@@ -46,11 +46,11 @@ class KernelLoop {
   template <typename More>
   Expected<Result> RunWhile(More more);
 
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<program::Backend> backend_;
   std::string backend_name_;
-  std::unique_ptr<EncoderModel> model_;
-  std::unique_ptr<EncoderSession> session_;
-  EncoderOutput output_ = EncoderOutput::kPooled;
+  std::unique_ptr<models::EncoderModel> model_;
+  std::unique_ptr<models::EncoderSession> session_;
+  program::EncoderOutput output_ = program::EncoderOutput::kPooled;
 
   std::vector<int32_t> ids_;      // of all texts, end to end
   std::vector<int32_t> offsets_;  // [texts + 1]
@@ -64,4 +64,4 @@ class KernelLoop {
   std::vector<float> out_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -18,7 +18,7 @@
 #include "cpu/packed_linear.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 struct Model {
@@ -46,7 +46,7 @@ struct Case {
   const Model* model = nullptr;
   std::string operation;
   int tokens = 0;
-  DType dtype = DType::kF32;
+  numbers::DType dtype = numbers::DType::kF32;
   double operations = 0;
   double bytes = 0;
   bool linear = false;
@@ -93,7 +93,7 @@ class Shares {
   Shares(const Shares&) = delete;
   Shares& operator=(const Shares&) = delete;
 
-  void Run(BenchRecords* records) {
+  void Run(load::BenchRecords* records) {
     for (const Model& model : kModels) {
       if (!options_.models.empty() && std::find(options_.models.begin(), options_.models.end(),
                                                 model.name) == options_.models.end()) {
@@ -131,28 +131,29 @@ class Shares {
   }
 
   void AddModel(const Model& model, int tokens) {
-    for (DType dtype : options_.dtypes) {
+    for (numbers::DType dtype : options_.dtypes) {
       AddLinear(model, "qkv", tokens, model.hidden, 3 * model.hidden, false, dtype);
       AddLinear(model, "attention out", tokens, model.hidden, model.hidden, false, dtype);
       AddLinear(model, "feed-forward in", tokens, model.hidden, model.ff_in, model.gelu, dtype);
       AddLinear(model, "feed-forward out", tokens, model.ff_out, model.hidden, false, dtype);
     }
-    for (DType dtype : options_.dtypes) {
-      if (dtype != DType::kI8) AddAttention(model, tokens, dtype);
+    for (numbers::DType dtype : options_.dtypes) {
+      if (dtype != numbers::DType::kI8) AddAttention(model, tokens, dtype);
     }
     AddNorm(model, tokens);
   }
 
   void AddLinear(const Model& model, const char* operation, int tokens, int32_t in, int32_t out,
-                 bool gelu, DType dtype) {
+                 bool gelu, numbers::DType dtype) {
     const size_t rows = static_cast<size_t>(tokens);
     const size_t depth = static_cast<size_t>(in);
     const size_t width = static_cast<size_t>(out);
     const std::vector<float> weight = Random(depth * width);
     const std::vector<float> bias = Random(width);
     weights_.push_back(std::make_unique<cpu::PanelLinear>(
-        LinearRows{ViewOf(weight, in), ViewOf(bias, out)}, PackOptions{dtype, {}},
-        static_cast<size_t>(kernels_->panel), &device_.weight_arena));
+        program::LinearRows{program::ViewOf(weight, in), program::ViewOf(bias, out)},
+        program::PackOptions{dtype, {}}, static_cast<size_t>(kernels_->panel),
+        &device_.weight_arena));
     device_.ReserveLinear(*weights_.back());
     Case c;
     c.model = &model;
@@ -163,7 +164,8 @@ class Shares {
     c.operations = 2.0 * static_cast<double>(rows * depth * width);
     c.bytes =
         static_cast<double>(weights_.back()->bytes() + rows * (depth + width) * sizeof(float));
-    const Activation activation = gelu ? Activation::kGelu : Activation::kNone;
+    const program::Activation activation =
+        gelu ? program::Activation::kGelu : program::Activation::kNone;
     c.run = [this, x = NewBuffer(rows * depth), y = NewBuffer(rows * width), rows, activation,
              linear = weights_.back().get()] {
       device_.ops.gemm().Linear(x, rows, *linear, activation, y);
@@ -180,7 +182,7 @@ class Shares {
   }
 
   // Sequences of at most 128 tokens. Where the backend has no bf16 of its own, that is f32 again.
-  void AddAttention(const Model& model, int tokens, DType dtype) {
+  void AddAttention(const Model& model, int tokens, numbers::DType dtype) {
     offsets_.push_back(std::make_unique<std::vector<int32_t>>(1, 0));
     std::vector<int32_t>& offsets = *offsets_.back();
     Case c;
@@ -224,7 +226,7 @@ class Shares {
   }
 
   void MeasurePeaks() {
-    for (DType dtype : options_.dtypes) {
+    for (numbers::DType dtype : options_.dtypes) {
       double& best = peak_[static_cast<size_t>(dtype)];
       best = std::max(best, ArithmeticPeak(*kernels_, dtype, &pool_));
     }
@@ -243,17 +245,18 @@ class Shares {
     checksum_ += sums[0];
   }
 
-  void Print(BenchRecords* records) {
+  void Print(load::BenchRecords* records) {
     std::printf("%s\npeak:", device_.name().c_str());
-    for (DType dtype : options_.dtypes) {
-      std::printf(" %s %s GOP/s,", DTypeFlag(dtype), ShortNumber(Peak(dtype) * 1e-9).c_str());
+    for (numbers::DType dtype : options_.dtypes) {
+      std::printf(" %s %s GOP/s,", numbers::DTypeFlag(dtype),
+                  load::ShortNumber(Peak(dtype) * 1e-9).c_str());
     }
-    std::printf(" memory %s GB/s (checksum %llu)\n\n", ShortNumber(bandwidth_ * 1e-9).c_str(),
+    std::printf(" memory %s GB/s (checksum %llu)\n\n", load::ShortNumber(bandwidth_ * 1e-9).c_str(),
                 static_cast<unsigned long long>(checksum_));
     std::vector<std::string> header = {"model", "operation", "tokens", "type",
                                        "GOP/s", "% of peak", "GB/s",   "% of memory"};
     if (onednn_.make != nullptr) header.insert(header.end(), {"oneDNN GOP/s", "ours / oneDNN"});
-    BenchTable table(header);
+    load::BenchTable table(header);
     for (size_t i = 0; i < cases_.size(); ++i) {
       const Case& c = cases_[i];
       AddRow(c, &table);
@@ -264,8 +267,8 @@ class Shares {
       }
       Case all = Sum(i);
       AddRow(all, &table);
-      records->Add(fmt::format("gemm.{}.{}_{}.percent_of_peak", DTypeFlag(c.dtype), c.model->record,
-                               c.tokens),
+      records->Add(fmt::format("gemm.{}.{}_{}.percent_of_peak", numbers::DTypeFlag(c.dtype),
+                               c.model->record, c.tokens),
                    100 * all.operations / all.seconds / Peak(c.dtype), "%");
     }
     table.Print();
@@ -288,26 +291,26 @@ class Shares {
     return all;
   }
 
-  void AddRow(const Case& c, BenchTable* table) const {
+  void AddRow(const Case& c, load::BenchTable* table) const {
     const double rate = c.operations / c.seconds;
     const double traffic = c.bytes / c.seconds;
     std::vector<std::string> cells = {c.model->name,
                                       c.operation,
                                       std::to_string(c.tokens),
-                                      DTypeFlag(c.dtype),
-                                      ShortNumber(rate * 1e-9),
+                                      numbers::DTypeFlag(c.dtype),
+                                      load::ShortNumber(rate * 1e-9),
                                       fmt::format("{:.1f}", 100 * rate / Peak(c.dtype)),
-                                      ShortNumber(traffic * 1e-9),
+                                      load::ShortNumber(traffic * 1e-9),
                                       fmt::format("{:.0f}", 100 * traffic / bandwidth_)};
     if (c.peer) {
       const double theirs = c.operations / c.peer_seconds;
-      cells.push_back(ShortNumber(theirs * 1e-9));
-      cells.push_back(ShortNumber(rate / theirs));
+      cells.push_back(load::ShortNumber(theirs * 1e-9));
+      cells.push_back(load::ShortNumber(rate / theirs));
     }
     table->AddRow(std::move(cells));
   }
 
-  double Peak(DType dtype) const { return peak_[static_cast<size_t>(dtype)]; }
+  double Peak(numbers::DType dtype) const { return peak_[static_cast<size_t>(dtype)]; }
 
   const KernelShareOptions& options_;
   const cpu::Kernels* kernels_;
@@ -328,14 +331,14 @@ class Shares {
 
 }  // namespace
 
-double ArithmeticPeak(const cpu::Kernels& kernels, DType dtype, ThreadPool* pool) {
+double ArithmeticPeak(const cpu::Kernels& kernels, numbers::DType dtype, ThreadPool* pool) {
   double best = 0;
   // The first time, threads may have to be woken.
   for (int attempt = 0; attempt < 3; ++attempt) {
     const double start = Now();
     std::vector<double> done(pool->threads(), 0);
     pool->ParallelFor(4 * pool->threads(), [&](size_t, size_t thread) {
-      done[thread] += kernels.peak(dtype, kPeakSteps / (dtype == DType::kF32 ? 1 : 2));
+      done[thread] += kernels.peak(dtype, kPeakSteps / (dtype == numbers::DType::kF32 ? 1 : 2));
     });
     double operations = 0;
     for (double d : done) operations += d;
@@ -350,7 +353,7 @@ std::vector<std::string> KernelShareModels() {
   return names;
 }
 
-Status MeasureKernelShares(const KernelShareOptions& options, BenchRecords* records) {
+Status MeasureKernelShares(const KernelShareOptions& options, load::BenchRecords* records) {
   const std::vector<std::string> known = KernelShareModels();
   for (const std::string& name : options.models) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
@@ -369,4 +372,4 @@ Status MeasureKernelShares(const KernelShareOptions& options, BenchRecords* reco
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

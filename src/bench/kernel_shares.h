@@ -18,13 +18,14 @@
 #include "load/records.h"
 #include "numbers/dtype.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct KernelShareOptions {
   int threads = 0;                      // 0: one a processor
   std::vector<int> tokens = {16, 256};  // rows of x
   std::vector<std::string> models;      // of KernelShareModels(); empty: all
-  std::vector<DType> dtypes = {DType::kF32, DType::kBf16, DType::kI8};
+  std::vector<numbers::DType> dtypes = {numbers::DType::kF32, numbers::DType::kBf16,
+                                        numbers::DType::kI8};
   int rounds = 12;
   // A library with the functions of bench/onednn_kernels.cc; "": none.
   std::string onednn_library;
@@ -32,13 +33,13 @@ struct KernelShareOptions {
 
 // Operations a second of the multiply-adds of `dtype` on registers alone, on all threads: the best
 // of three measurements of about 1.5 ms.
-double ArithmeticPeak(const cpu::Kernels& kernels, DType dtype, ThreadPool* pool);
+double ArithmeticPeak(const cpu::Kernels& kernels, numbers::DType dtype, ThreadPool* pool);
 
 // "MiniLM-L6", "bge-base", ...
 std::vector<std::string> KernelShareModels();
 
 // Prints a table; adds gemm.<type>.<model>_<tokens>.percent_of_peak for the linear layers of a
 // layer together. kInvalidArgument: an unknown model.
-Status MeasureKernelShares(const KernelShareOptions& options, BenchRecords* records);
+Status MeasureKernelShares(const KernelShareOptions& options, load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -16,7 +16,7 @@
 #include "load/server_process.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -56,7 +56,7 @@ struct Asked {
 
 class LifecycleBench {
  public:
-  LifecycleBench(const LifecycleOptions& options, BenchRecords* records)
+  LifecycleBench(const LifecycleOptions& options, load::BenchRecords* records)
       : options_(options), records_(records) {
     for (const Asked& one : {Asked{"embed", options.embedder, "/v1/embeddings", kEmbed},
                              Asked{"rank", options.reranker, "/v1/rerank", kRerank},
@@ -101,14 +101,14 @@ class LifecycleBench {
 
   void Add(const char* name, double value, const char* unit) {
     records_->Add(std::string("lifecycle.") + name, value, unit);
-    table_.AddRow({name, ShortNumber(value), unit});
+    table_.AddRow({name, load::ShortNumber(value), unit});
   }
 
   const LifecycleOptions& options_;
-  BenchRecords* const records_;
+  load::BenchRecords* const records_;
   std::vector<Asked> asked_;
-  std::unique_ptr<ServerProcess> server_;
-  BenchTable table_{{"measured", "value", "unit"}};
+  std::unique_ptr<load::ServerProcess> server_;
+  load::BenchTable table_{{"measured", "value", "unit"}};
 };
 
 Status LifecycleBench::Start(const std::vector<Asked>& models) {
@@ -117,14 +117,14 @@ Status LifecycleBench::Start(const std::vector<Asked>& models) {
     words.insert(words.end(), {"--model", fmt::format("{}={}", model.name, model.reference)});
   }
   words.insert(words.end(), options_.server_flags.begin(), options_.server_flags.end());
-  PENSTOCK_ASSIGN_OR_RETURN(server_,
-                            ServerProcess::Start(words, {.ready_timeout_s = 60, .preload = false}));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      server_, load::ServerProcess::Start(words, {.ready_timeout_s = 60, .preload = false}));
   return Status::Ok();
 }
 
 Status LifecycleBench::Ask(const Asked& model) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const HttpAnswer answer,
-                            HttpPostJson(server_->target(), model.path, model.body));
+  PENSTOCK_ASSIGN_OR_RETURN(const load::HttpAnswer answer,
+                            load::HttpPostJson(server_->target(), model.path, model.body));
   if (answer.status == 200) return Status::Ok();
   return Status(StatusCode::kUnavailable,
                 fmt::format("{}: {} {:.300}", model.path, answer.status, answer.body));
@@ -133,8 +133,9 @@ Status LifecycleBench::Ask(const Asked& model) const {
 // Until it is gone.
 Status LifecycleBench::Unload(const char* name) const {
   for (int i = 0; i < kUnloadTriesMax; ++i) {
-    PENSTOCK_ASSIGN_OR_RETURN(const HttpAnswer answer,
-                              HttpPostJson(server_->target(), "/admin/models/unload", Named(name)));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const load::HttpAnswer answer,
+        load::HttpPostJson(server_->target(), "/admin/models/unload", Named(name)));
     if (answer.status == 200 && answer.body.find("\"state\":\"absent\"") != std::string::npos) {
       return Status::Ok();
     }
@@ -144,14 +145,14 @@ Status LifecycleBench::Unload(const char* name) const {
 }
 
 Expected<double> LifecycleBench::Loads(const char* name) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, HttpGet(server_->target(), "/metrics"));
-  return SumOfSeries(text, "penstock_model_loads_total", {fmt::format("model=\"{}\"", name)});
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, load::HttpGet(server_->target(), "/metrics"));
+  return load::SumOfSeries(text, "penstock_model_loads_total", {fmt::format("model=\"{}\"", name)});
 }
 
 double LifecycleBench::Resident() const {
   double least = 0;
   for (int i = 0; i < kResidentLooks; ++i) {
-    const double now = ProcessResidentBytes(server_->pid());
+    const double now = load::ProcessResidentBytes(server_->pid());
     least = i == 0 ? now : std::min(least, now);
     std::this_thread::sleep_for(milliseconds(10));
   }
@@ -215,8 +216,8 @@ Status LifecycleBench::Cycle(size_t index) const {
   PENSTOCK_ASSIGN_OR_RETURN(const double before, Loads(model.name));
   for (int i = 0; i < kUnloadTriesMax; ++i) {
     PENSTOCK_ASSIGN_OR_RETURN(
-        const HttpAnswer answer,
-        HttpPostJson(server_->target(), "/admin/models/unload", Named(model.name)));
+        const load::HttpAnswer answer,
+        load::HttpPostJson(server_->target(), "/admin/models/unload", Named(model.name)));
     if (answer.status == 200) break;
     std::this_thread::sleep_for(kLook);
   }
@@ -264,8 +265,8 @@ Status LifecycleBench::MeasureCycles() {
 
 }  // namespace
 
-Status MeasureLifecycle(const LifecycleOptions& options, BenchRecords* records) {
+Status MeasureLifecycle(const LifecycleOptions& options, load::BenchRecords* records) {
   return LifecycleBench(options, records).Run();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

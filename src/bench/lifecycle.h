@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "load/records.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct LifecycleOptions {
   std::string embedder;  // references, as for --model
@@ -31,6 +31,6 @@ struct LifecycleOptions {
 //                                       tenth of them, each the least of a while, less 100
 //   lifecycle.failed_requests           of the traffic meanwhile
 // kUnavailable: a server did not start or answer.
-Status MeasureLifecycle(const LifecycleOptions& options, BenchRecords* records);
+Status MeasureLifecycle(const LifecycleOptions& options, load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

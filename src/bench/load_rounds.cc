@@ -11,7 +11,7 @@
 #include "load/process_stat.h"
 #include "metrics/process_stats.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 // The median of 100 * (side / other - 1), with `sign`.
@@ -23,32 +23,35 @@ MedianOf PercentOf(const std::vector<double>& side, const std::vector<double>& o
 
 }  // namespace
 
-HttpLoad RoundLoad(const RoundOptions& options) {
-  const auto texts = std::make_shared<TextSource>(options.lengths, 1);
-  HttpLoad load;
+load::HttpLoad RoundLoad(const RoundOptions& options) {
+  const auto texts = std::make_shared<load::TextSource>(options.lengths, 1);
+  load::HttpLoad load;
   load.name = "round";
   load.concurrency = options.concurrency;
   load.next_text = [texts] { return texts->Next(); };
   return load;
 }
 
-Status RunRound(const HttpTarget& target, const HttpLoad& load, double round_s, double warmup_s,
-                const std::function<double()>& other_clients_s, RoundSide* side) {
-  LoadWindow window;
+Status RunRound(const load::HttpTarget& target, const load::HttpLoad& load, double round_s,
+                double warmup_s, const std::function<double()>& other_clients_s, RoundSide* side) {
+  load::LoadWindow window;
   window.warmup_s = warmup_s;
   window.duration_s = round_s;
   // This load's client runs on this thread.
-  const auto server_s = [&] { return ProcessorSeconds() - ThreadCpuSeconds() - other_clients_s(); };
+  const auto server_s = [&] {
+    return metrics::ProcessorSeconds() - load::ThreadCpuSeconds() - other_clients_s();
+  };
   const double begin_s = server_s();
-  PENSTOCK_ASSIGN_OR_RETURN(const HttpRunResult result, RunHttpLoads(target, {load}, window));
+  PENSTOCK_ASSIGN_OR_RETURN(const load::HttpRunResult result,
+                            load::RunHttpLoads(target, {load}, window));
   const double used_s = server_s() - begin_s;
   // The first batches of a model may take longer than a round.
   if (side == nullptr) return Status::Ok();
-  const LoadResult& got = result.loads.front();
+  const load::LoadResult& got = result.loads.front();
   if (got.ok == 0 || !got.errors.empty()) {
     return {StatusCode::kUnavailable,
             fmt::format("{} requests of a round were answered with 200; others: {}", got.ok,
-                        ErrorsText(got))};
+                        load::ErrorsText(got))};
   }
   side->requests_per_s.push_back(static_cast<double>(got.ok) / result.seconds);
   side->processor_us.push_back(used_s * 1e6 / static_cast<double>(got.sent));
@@ -79,4 +82,4 @@ MedianOf PercentHigher(const std::vector<double>& side, const std::vector<double
   return PercentOf(side, other, 1);
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

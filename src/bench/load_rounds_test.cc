@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 TEST(RobustMedian, OfKnownValues) {
@@ -37,4 +37,4 @@ TEST(PercentLower, IsTheMedianOfThePairs) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -19,20 +19,22 @@
 #include "models/encoder.h"
 #include "program/program_cost.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 // The model in one type, and the batch it runs.
 class SharedModel {
  public:
-  static Expected<std::unique_ptr<SharedModel>> Load(const ModelFolder& folder, Backend* backend,
-                                                     DType dtype,
+  static Expected<std::unique_ptr<SharedModel>> Load(const families::ModelFolder& folder,
+                                                     program::Backend* backend,
+                                                     numbers::DType dtype,
                                                      const ModelShareOptions& options) {
     auto model = std::make_unique<SharedModel>();
-    PENSTOCK_ASSIGN_OR_RETURN(model->encoder_, EncoderModel::Load(folder, backend, dtype));
-    model->session_ = std::make_unique<EncoderSession>(model->encoder_.get());
-    model->output_ =
-        folder.task == ModelTask::kEmbedding ? EncoderOutput::kPooled : EncoderOutput::kLogits;
+    PENSTOCK_ASSIGN_OR_RETURN(model->encoder_, models::EncoderModel::Load(folder, backend, dtype));
+    model->session_ = std::make_unique<models::EncoderSession>(model->encoder_.get());
+    model->output_ = folder.task == families::ModelTask::kEmbedding
+                         ? program::EncoderOutput::kPooled
+                         : program::EncoderOutput::kLogits;
     std::mt19937 random(1);
     std::uniform_int_distribution<int32_t> ids(0, std::max(0, folder.encoder.vocab_size - 1));
     model->ids_.resize(static_cast<size_t>(options.sequences) *
@@ -45,32 +47,34 @@ class SharedModel {
   }
 
   double Operations(int sequences, int length) const {
-    return CostOf(*encoder_->program(output_), {sequences, length}).operations;
+    return program::CostOf(*encoder_->program(output_), {sequences, length}).operations;
   }
 
   Status Run() {
-    PackedBatch batch;
+    program::PackedBatch batch;
     batch.ids = ids_;
     batch.offsets = offsets_;
     return session_->Run(batch, output_, out_);
   }
 
  private:
-  std::unique_ptr<EncoderModel> encoder_;
-  std::unique_ptr<EncoderSession> session_;
-  EncoderOutput output_ = EncoderOutput::kPooled;
+  std::unique_ptr<models::EncoderModel> encoder_;
+  std::unique_ptr<models::EncoderSession> session_;
+  program::EncoderOutput output_ = program::EncoderOutput::kPooled;
   std::vector<int32_t> ids_, offsets_;
   std::vector<float> out_;
 };
 
 }  // namespace
 
-Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records) {
+Status MeasureModelShare(const ModelShareOptions& options, load::BenchRecords* records) {
   const size_t threads =
       options.threads > 0 ? static_cast<size_t>(options.threads) : UsableProcessors();
   PENSTOCK_ASSIGN_OR_RETURN(const cpu::Kernels* kernels, cpu::DefaultKernels());
-  PENSTOCK_ASSIGN_OR_RETURN(auto backend, NewBackend({.threads = static_cast<int>(threads)}));
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(options.folder));
+  PENSTOCK_ASSIGN_OR_RETURN(auto backend,
+                            devices::NewBackend({.threads = static_cast<int>(threads)}));
+  PENSTOCK_ASSIGN_OR_RETURN(const families::ModelFolder folder,
+                            families::ModelFolder::Read(options.folder));
   ThreadPool pool(threads);
 
   struct Result {
@@ -102,14 +106,14 @@ Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records
   const double operations =
       results.empty() ? 0 : results[0].model->Operations(options.sequences, options.length);
   std::printf("%s, %d x %d tokens\n\n", backend->name().c_str(), options.sequences, options.length);
-  BenchTable table({"model", "type", "tokens/s", "GOP/s", "peak GOP/s", "% of limit"});
+  load::BenchTable table({"model", "type", "tokens/s", "GOP/s", "peak GOP/s", "% of limit"});
   for (size_t i = 0; i < results.size(); ++i) {
     const Result& result = results[i];
     const double percent = 100 * operations / result.seconds / result.peak;
-    const char* type = DTypeFlag(options.dtypes[i]);
-    table.AddRow({options.name, type, ShortNumber(tokens / result.seconds),
-                  ShortNumber(operations / result.seconds * 1e-9), ShortNumber(result.peak * 1e-9),
-                  fmt::format("{:.1f}", percent)});
+    const char* type = numbers::DTypeFlag(options.dtypes[i]);
+    table.AddRow({options.name, type, load::ShortNumber(tokens / result.seconds),
+                  load::ShortNumber(operations / result.seconds * 1e-9),
+                  load::ShortNumber(result.peak * 1e-9), fmt::format("{:.1f}", percent)});
     records->Add(fmt::format("model.{}.{}_{}x{}.percent_of_limit", type, options.name,
                              options.sequences, options.length),
                  percent, "%");
@@ -118,4 +122,4 @@ Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

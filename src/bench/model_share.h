@@ -13,7 +13,7 @@
 #include "load/records.h"
 #include "numbers/dtype.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct ModelShareOptions {
   std::string folder;
@@ -22,10 +22,11 @@ struct ModelShareOptions {
   int sequences = 128;
   int length = 128;  // tokens of each
   int rounds = 12;   // the best counts
-  std::vector<DType> dtypes = {DType::kF32, DType::kBf16, DType::kI8};
+  std::vector<numbers::DType> dtypes = {numbers::DType::kF32, numbers::DType::kBf16,
+                                        numbers::DType::kI8};
 };
 
 // Prints a table; adds model.<type>.<name>_<sequences>x<length>.percent_of_limit.
-Status MeasureModelShare(const ModelShareOptions& options, BenchRecords* records);
+Status MeasureModelShare(const ModelShareOptions& options, load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -10,7 +10,7 @@
 #include "load/table.h"
 #include "sched/encode_batch.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 constexpr int kBurstMax = 63;
@@ -54,7 +54,7 @@ LengthMeans MeanLengths(const PolicyBenchOptions& options) {
   for (int i = 0; i < kDraws; ++i) {
     const int32_t length = lengths.Next(&random);
     means.tokens += length / static_cast<double>(kDraws);
-    means.work += static_cast<double>(AttentionWork(length)) / kDraws;
+    means.work += static_cast<double>(sched::AttentionWork(length)) / kDraws;
   }
   return means;
 }
@@ -146,12 +146,12 @@ std::vector<PolicyJob> MakeArrivals(Arrivals arrivals, double tokens_per_s, doub
   return jobs;
 }
 
-Status RunPolicyBench(const PolicyBenchOptions& options, BenchRecords* records) {
+Status RunPolicyBench(const PolicyBenchOptions& options, load::BenchRecords* records) {
   const LengthMeans means = MeanLengths(options);
   OurPolicy ours;
   ours.length_max = options.length_max;
   ours.max_batch_tokens =
-      KneeTokens(options.times, std::min(32, options.length_max), kKneeTokensMax);
+      sched::KneeTokens(options.times, std::min(32, options.length_max), sched::kKneeTokensMax);
   const double rows = ours.max_batch_tokens / means.tokens;
   const double tokens_per_s =
       ours.max_batch_tokens / options.times.Seconds(ours.max_batch_tokens, rows * means.work);
@@ -173,12 +173,12 @@ Status RunPolicyBench(const PolicyBenchOptions& options, BenchRecords* records) 
       const std::string cell = fmt::format("{} load={}", ArrivalsName(arrivals), load);
       fmt::print("\n{}{}\n", cell,
                  arrivals == Arrivals::kMixed ? " (latencies of the interactive jobs)" : "");
-      BenchTable table({"policy", "p50 ms", "p95 ms", "p99 ms", "rows/s", "rows/batch", ""});
+      load::BenchTable table({"policy", "p50 ms", "p95 ms", "p99 ms", "rows/s", "rows/batch", ""});
       double best_other = INFINITY;
       for (const Measured& one : all) {
-        table.AddRow({one.policy, ShortNumber(one.p50_ms), ShortNumber(one.p95_ms),
-                      ShortNumber(one.p99_ms), ShortNumber(one.rows_per_s),
-                      ShortNumber(one.rows_per_batch), one.keeps_up ? "" : "falls behind"});
+        table.AddRow({one.policy, load::ShortNumber(one.p50_ms), load::ShortNumber(one.p95_ms),
+                      load::ShortNumber(one.p99_ms), load::ShortNumber(one.rows_per_s),
+                      load::ShortNumber(one.rows_per_batch), one.keeps_up ? "" : "falls behind"});
         records->Add("policy.p95_ms", one.p95_ms, "ms", cell + " " + one.policy);
         if (&one != &all[0] && one.keeps_up) best_other = std::min(best_other, one.p95_ms);
       }
@@ -193,4 +193,4 @@ Status RunPolicyBench(const PolicyBenchOptions& options, BenchRecords* records) 
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

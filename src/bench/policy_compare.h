@@ -12,10 +12,10 @@
 #include "bench/policy_sim.h"
 #include "load/records.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct PolicyBenchOptions {
-  BatchTimes times;
+  sched::BatchTimes times;
   int32_t length_max = 256;
   std::vector<double> loads = {0.3, 0.6, 0.8, 0.9};  // of the rate at the knee
   double simulated_s = 1200;                         // of arrivals, for each cell of the table
@@ -34,6 +34,6 @@ std::vector<PolicyJob> MakeArrivals(Arrivals arrivals, double tokens_per_s, doub
                                     const PolicyBenchOptions& options);
 
 // Prints the tables and adds policy.p95_ms by row and policy.worst_p95_ratio_vs_best_other.
-Status RunPolicyBench(const PolicyBenchOptions& options, BenchRecords* records);
+Status RunPolicyBench(const PolicyBenchOptions& options, load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

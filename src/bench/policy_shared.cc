@@ -11,7 +11,7 @@
 #include "load/table.h"
 #include "sched/encoder_scheduler.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 // How many times larger the other model is: its batches take longer and its share is not one of
@@ -34,7 +34,7 @@ EngineLoad LoadOf(const PolicyBenchOptions& options, double slower) {
                 options.times.work_s * slower};
   load.policy.length_max = options.length_max;
   load.policy.max_batch_tokens =
-      KneeTokens(load.times, std::min(32, options.length_max), kKneeTokensMax);
+      sched::KneeTokens(load.times, std::min(32, options.length_max), sched::kKneeTokensMax);
   return load;
 }
 
@@ -74,7 +74,7 @@ double LatencyP95(const EngineOutcome& outcome) {
   return PercentileOf(std::move(latency_s), 0.95);
 }
 
-void AddRows(const Cell& cell, BenchTable* table) {
+void AddRows(const Cell& cell, load::BenchTable* table) {
   double busy_s = 0;
   for (const EngineOutcome& outcome : cell.outcomes) busy_s += outcome.busy_s;
   for (size_t i = 0; i < cell.engines.size(); ++i) {
@@ -82,14 +82,14 @@ void AddRows(const Cell& cell, BenchTable* table) {
     const bool bulk = cell.engines[i].jobs.front().priority == Priority::kBulk;
     table->AddRow({i == 0 ? cell.name : "", fmt::format("{}", i == 0 ? "small" : "large"),
                    bulk ? "bulk" : "interactive",
-                   bulk ? "" : ShortNumber(1000 * OwnBatchP95(outcome)),
-                   bulk ? "" : ShortNumber(1000 * LatencyP95(outcome)),
+                   bulk ? "" : load::ShortNumber(1000 * OwnBatchP95(outcome)),
+                   bulk ? "" : load::ShortNumber(1000 * LatencyP95(outcome)),
                    fmt::format("{:.1f} %", 100 * outcome.busy_s / busy_s),
                    fmt::format("{}", outcome.jobs.batches)});
   }
 }
 
-Status RunCell(double seconds, Cell* cell, BenchTable* table) {
+Status RunCell(double seconds, Cell* cell, load::BenchTable* table) {
   cell->seconds = seconds;
   PENSTOCK_ASSIGN_OR_RETURN(cell->outcomes, SimulateShared(cell->engines, seconds));
   AddRows(*cell, table);
@@ -104,9 +104,9 @@ double ShareOf(const Cell& cell, size_t engine) {
 
 }  // namespace
 
-Status RunSharedPolicyBench(const PolicyBenchOptions& options, BenchRecords* records) {
+Status RunSharedPolicyBench(const PolicyBenchOptions& options, load::BenchRecords* records) {
   const double seconds = std::min(options.simulated_s, kSecondsMax);
-  BenchTable table(
+  load::BenchTable table(
       {"two models", "model", "class", "own batch p95 ms", "p95 ms", "time", "batches"});
   double over_bound = 0;
   for (const double load : {0.05, 0.1, 0.2}) {
@@ -122,8 +122,9 @@ Status RunSharedPolicyBench(const PolicyBenchOptions& options, BenchRecords* rec
     FillWithBulk(seconds, Priority::kBulk, &cell.engines[1]);
     PENSTOCK_RETURN_IF_ERROR(RunCell(seconds, &cell, &table));
     const EngineOutcome& interactive = cell.outcomes[0];
-    over_bound = std::max(over_bound, LatencyP95(interactive) / (OwnBatchP95(interactive) +
-                                                                 EncoderScheduler::kBulkBatchS));
+    over_bound =
+        std::max(over_bound, LatencyP95(interactive) /
+                                 (OwnBatchP95(interactive) + sched::EncoderScheduler::kBulkBatchS));
   }
   Cell full{"interactive always, bulk", {LoadOf(options, 1), LoadOf(options, kLargerModel)}, {}, 0};
   FillWithBulk(seconds, Priority::kInteractive, &full.engines[0]);
@@ -154,4 +155,4 @@ Status RunSharedPolicyBench(const PolicyBenchOptions& options, BenchRecords* rec
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -6,7 +6,7 @@
 #include "common/status.h"
 #include "load/records.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 // Prints the table and adds
 //   policy.gate_interactive_p95_over_bound  interactive work on one model beside bulk work on the
@@ -16,6 +16,6 @@ namespace penstock {
 //                                           could take all of it; 1 / 9 is due
 //   policy.gate_share_error                 two models that always have work of one class: how far
 //                                           one is from half the time, the worst; at most 0.05
-Status RunSharedPolicyBench(const PolicyBenchOptions& options, BenchRecords* records);
+Status RunSharedPolicyBench(const PolicyBenchOptions& options, load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -7,7 +7,7 @@
 #include "sched/encode_batch.h"
 #include "sched/encoder_scheduler.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 // --- The others: one line of rows -------------------------------------------------------------
@@ -25,7 +25,7 @@ struct Decision {
 };
 
 PolicyOutcome SimulateLine(
-    const BatchTimes& times, const std::vector<PolicyJob>& jobs,
+    const sched::BatchTimes& times, const std::vector<PolicyJob>& jobs,
     const std::function<Decision(size_t waiting, double oldest_s, double now_s)>& decide) {
   std::vector<Row> rows;
   std::vector<size_t> open(jobs.size());
@@ -55,7 +55,7 @@ PolicyOutcome SimulateLine(
     const size_t end = next + decision.rows;
     for (size_t i = next; i < end; ++i) {
       tokens += rows[i].length;
-      work += static_cast<double>(AttentionWork(rows[i].length));
+      work += static_cast<double>(sched::AttentionWork(rows[i].length));
     }
     now_s += times.Seconds(tokens, work);
     for (; next < end; ++next) {
@@ -77,7 +77,7 @@ class SimulatedProcessor {
     for (const EngineLoad& load : loads) {
       engines_.push_back(std::make_unique<Engine>(load));
       Engine* const engine = engines_.back().get();
-      EncoderSchedulerOptions options;
+      sched::EncoderSchedulerOptions options;
       options.max_batch_tokens = load.policy.max_batch_tokens;
       options.length_max = load.policy.length_max;
       options.times = load.times;
@@ -87,10 +87,10 @@ class SimulatedProcessor {
       options.now = [this] { return Now(); };
       options.gate = &gate_;
       options.model = "simulated-" + std::to_string(engines_.size());
-      std::vector<std::unique_ptr<EncoderRunner>> runners;
+      std::vector<std::unique_ptr<program::EncoderRunner>> runners;
       runners.push_back(std::make_unique<Runner>(this, engine));
       engine->scheduler =
-          std::make_unique<EncoderScheduler>(std::move(runners), options, &metrics_);
+          std::make_unique<sched::EncoderScheduler>(std::move(runners), options, &metrics_);
     }
   }
 
@@ -124,20 +124,21 @@ class SimulatedProcessor {
     size_t next = 0;  // job to come
     size_t answered = 0;
     EngineOutcome outcome;
-    std::unique_ptr<EncoderScheduler> scheduler;
+    std::unique_ptr<sched::EncoderScheduler> scheduler;
   };
   // Jobs that arrive while a batch runs are submitted while it runs.
-  class Runner final : public EncoderRunner {
+  class Runner final : public program::EncoderRunner {
    public:
     Runner(SimulatedProcessor* processor, Engine* engine)
         : processor_(processor), engine_(engine) {}
-    int32_t OutputWidth(EncoderOutput output) const override {
-      return output == EncoderOutput::kPooled ? 1 : 0;
+    int32_t OutputWidth(program::EncoderOutput output) const override {
+      return output == program::EncoderOutput::kPooled ? 1 : 0;
     }
-    Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const>) override {
+    Status Run(const program::PackedBatch& batch, program::EncoderOutput,
+               std::span<float* const>) override {
       double work = 0;
       for (size_t s = 0; s < batch.sequences(); ++s) {
-        work += static_cast<double>(AttentionWork(batch.length(s)));
+        work += static_cast<double>(sched::AttentionWork(batch.length(s)));
       }
       const double took_s = engine_->load.times.Seconds(static_cast<double>(batch.tokens()), work);
       EngineOutcome& outcome = engine_->outcome;
@@ -207,13 +208,13 @@ class SimulatedProcessor {
   void Submit(Engine* engine) {
     const size_t index = engine->next++;
     const PolicyJob& from = engine->load.jobs[index];
-    auto job = std::make_unique<EncodeJob>();
+    auto job = std::make_unique<sched::EncodeJob>();
     job->lengths = from.lengths;
     size_t tokens = 0;
     for (const int32_t length : from.lengths) tokens += static_cast<size_t>(length);
     job->ids.assign(tokens, static_cast<int32_t>(index));
     job->context.priority = from.priority;
-    job->done = [this, engine, index](std::unique_ptr<EncodeJob>, Status status) {
+    job->done = [this, engine, index](std::unique_ptr<sched::EncodeJob>, Status status) {
       if (!status.ok()) status_ = std::move(status);
       engine->outcome.jobs.latency_s[index] = now_s_ - engine->load.jobs[index].arrival_s;
       ++engine->answered;
@@ -221,8 +222,8 @@ class SimulatedProcessor {
     if (Status status = engine->scheduler->Submit(std::move(job)); !status.ok()) status_ = status;
   }
 
-  ComputeGate gate_;
-  Metrics metrics_;
+  gate::ComputeGate gate_;
+  metrics::Metrics metrics_;
   Status status_;
   double now_s_ = 0;
   std::vector<std::unique_ptr<Engine>> engines_;
@@ -230,7 +231,7 @@ class SimulatedProcessor {
 
 }  // namespace
 
-PolicyOutcome Simulate(const FixedBatchPolicy& policy, const BatchTimes& times,
+PolicyOutcome Simulate(const FixedBatchPolicy& policy, const sched::BatchTimes& times,
                        const std::vector<PolicyJob>& jobs) {
   return SimulateLine(times, jobs, [&](size_t waiting, double oldest_s, double now_s) -> Decision {
     const double due_s = oldest_s + policy.timeout_s;
@@ -239,7 +240,7 @@ PolicyOutcome Simulate(const FixedBatchPolicy& policy, const BatchTimes& times,
   });
 }
 
-PolicyOutcome Simulate(const PreferredSizesPolicy& policy, const BatchTimes& times,
+PolicyOutcome Simulate(const PreferredSizesPolicy& policy, const sched::BatchTimes& times,
                        const std::vector<PolicyJob>& jobs) {
   return SimulateLine(times, jobs, [&](size_t waiting, double oldest_s, double now_s) -> Decision {
     for (auto size = policy.sizes.rbegin(); size != policy.sizes.rend(); ++size) {
@@ -251,7 +252,7 @@ PolicyOutcome Simulate(const PreferredSizesPolicy& policy, const BatchTimes& tim
   });
 }
 
-Expected<PolicyOutcome> Simulate(const OurPolicy& policy, const BatchTimes& times,
+Expected<PolicyOutcome> Simulate(const OurPolicy& policy, const sched::BatchTimes& times,
                                  const std::vector<PolicyJob>& jobs) {
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<EngineOutcome> outcomes,
                             SimulateShared({{policy, times, jobs}}));
@@ -263,4 +264,4 @@ Expected<std::vector<EngineOutcome>> SimulateShared(const std::vector<EngineLoad
   return SimulatedProcessor(engines).Run(until_s);
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -18,7 +18,7 @@
 #include "common/status.h"
 #include "sched/batch_limits.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct PolicyJob {
   double arrival_s = 0;
@@ -51,18 +51,18 @@ struct OurPolicy {
 };
 
 // `jobs` by arrival.
-PolicyOutcome Simulate(const FixedBatchPolicy& policy, const BatchTimes& times,
+PolicyOutcome Simulate(const FixedBatchPolicy& policy, const sched::BatchTimes& times,
                        const std::vector<PolicyJob>& jobs);
-PolicyOutcome Simulate(const PreferredSizesPolicy& policy, const BatchTimes& times,
+PolicyOutcome Simulate(const PreferredSizesPolicy& policy, const sched::BatchTimes& times,
                        const std::vector<PolicyJob>& jobs);
 // An error of the scheduler ends it (its queue is not bounded here).
-Expected<PolicyOutcome> Simulate(const OurPolicy& policy, const BatchTimes& times,
+Expected<PolicyOutcome> Simulate(const OurPolicy& policy, const sched::BatchTimes& times,
                                  const std::vector<PolicyJob>& jobs);
 
 // One of several models on a processor.
 struct EngineLoad {
   OurPolicy policy;
-  BatchTimes times;
+  sched::BatchTimes times;
   std::vector<PolicyJob> jobs;  // by arrival
 };
 struct EngineOutcome {
@@ -75,4 +75,4 @@ struct EngineOutcome {
 Expected<std::vector<EngineOutcome>> SimulateShared(const std::vector<EngineLoad>& engines,
                                                     double until_s = INFINITY);
 
-}  // namespace penstock
+}  // namespace penstock::bench

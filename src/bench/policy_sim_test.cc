@@ -5,10 +5,10 @@
 #include "bench/policy_compare.h"
 #include "bench/policy_shared.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
-constexpr BatchTimes kTimes = {.fixed_s = 1e-3, .token_s = 1e-5, .work_s = 0};
+constexpr sched::BatchTimes kTimes = {.fixed_s = 1e-3, .token_s = 1e-5, .work_s = 0};
 
 TEST(PolicySim, FixedBatchesGoWhenFullOrLate) {
   std::vector<PolicyJob> jobs;
@@ -64,7 +64,7 @@ TEST(PolicyBench, RecordsTheWorstRatio) {
   options.times = kTimes;
   options.simulated_s = 3;
   options.loads = {0.5};
-  BenchRecords records;
+  load::BenchRecords records;
   testing::internal::CaptureStdout();
   const Status status = RunPolicyBench(options, &records);
   const std::string table = testing::internal::GetCapturedStdout();
@@ -77,7 +77,7 @@ TEST(PolicyBench, TwoModelsOnOneProcessor) {
   PolicyBenchOptions options;
   options.times = {.fixed_s = 165e-6, .token_s = 194e-6, .work_s = 111e-9};
   options.simulated_s = 20;
-  BenchRecords records;
+  load::BenchRecords records;
   testing::internal::CaptureStdout();
   const Status status = RunSharedPolicyBench(options, &records);
   const std::string table = testing::internal::GetCapturedStdout();
@@ -96,4 +96,4 @@ TEST(PolicyBench, TwoModelsOnOneProcessor) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::bench

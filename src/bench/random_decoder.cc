@@ -8,7 +8,7 @@
 
 #include "numbers/random_blocks.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 struct Shape {
@@ -31,32 +31,36 @@ constexpr Shape kShapes[] = {
 // down of half of the layers.
 struct Mix {
   const char* name;
-  DType most, more;
+  numbers::DType most, more;
 };
 constexpr Mix kMixes[] = {
-    {"q8_0", DType::kQ8_0, DType::kQ8_0}, {"q4_0", DType::kQ4_0, DType::kQ4_0},
-    {"q4_1", DType::kQ4_1, DType::kQ4_1}, {"q5_0", DType::kQ5_0, DType::kQ5_0},
-    {"q4_k_m", DType::kQ4K, DType::kQ6K}, {"q5_k_m", DType::kQ5K, DType::kQ6K},
-    {"q6_k", DType::kQ6K, DType::kQ6K},   {"bf16", DType::kBf16, DType::kBf16},
-    {"f32", DType::kF32, DType::kF32},
+    {"q8_0", numbers::DType::kQ8_0, numbers::DType::kQ8_0},
+    {"q4_0", numbers::DType::kQ4_0, numbers::DType::kQ4_0},
+    {"q4_1", numbers::DType::kQ4_1, numbers::DType::kQ4_1},
+    {"q5_0", numbers::DType::kQ5_0, numbers::DType::kQ5_0},
+    {"q4_k_m", numbers::DType::kQ4K, numbers::DType::kQ6K},
+    {"q5_k_m", numbers::DType::kQ5K, numbers::DType::kQ6K},
+    {"q6_k", numbers::DType::kQ6K, numbers::DType::kQ6K},
+    {"bf16", numbers::DType::kBf16, numbers::DType::kBf16},
+    {"f32", numbers::DType::kF32, numbers::DType::kF32},
 };
 
-DType Fitting(DType type, int64_t columns) {
-  if (columns % static_cast<int64_t>(BlockOf(type).elements) == 0) return type;
-  if (type == DType::kQ4K) return DType::kQ5_0;
-  return type == DType::kQ5K ? DType::kQ5_1 : DType::kQ8_0;
+numbers::DType Fitting(numbers::DType type, int64_t columns) {
+  if (columns % static_cast<int64_t>(numbers::BlockOf(type).elements) == 0) return type;
+  if (type == numbers::DType::kQ4K) return numbers::DType::kQ5_0;
+  return type == numbers::DType::kQ5K ? numbers::DType::kQ5_1 : numbers::DType::kQ8_0;
 }
 
 class Builder {
  public:
   explicit Builder(RandomDecoder* out) : out_(out) {}
 
-  TensorRecord Matrix(DType type, int64_t rows, int64_t columns) {
+  files::TensorRecord Matrix(numbers::DType type, int64_t rows, int64_t columns) {
     type = Fitting(type, columns);
-    const size_t row_bytes = StoredBytes(type, static_cast<size_t>(columns));
+    const size_t row_bytes = numbers::StoredBytes(type, static_cast<size_t>(columns));
     // A few rows, again and again.
     const size_t few = std::min<size_t>(static_cast<size_t>(rows), 64);
-    const std::vector<std::byte> pattern = RandomWeights(
+    const std::vector<std::byte> pattern = numbers::RandomWeights(
         type, few, static_cast<size_t>(columns), static_cast<uint32_t>(out_->memory.size()) + 1);
     std::vector<std::byte>& bytes =
         out_->memory.emplace_back(row_bytes * static_cast<size_t>(rows));
@@ -65,21 +69,21 @@ class Builder {
     }
     return {"", type, {rows, columns}, bytes};
   }
-  TensorRecord Vector(int64_t width, float value) {
+  files::TensorRecord Vector(int64_t width, float value) {
     std::vector<std::byte>& bytes =
         out_->memory.emplace_back(static_cast<size_t>(width) * sizeof(float));
     for (size_t i = 0; i < bytes.size(); i += sizeof(float)) {
       std::memcpy(bytes.data() + i, &value, sizeof(value));
     }
-    return {"", DType::kF32, {width}, bytes};
+    return {"", numbers::DType::kF32, {width}, bytes};
   }
 
  private:
   RandomDecoder* const out_;
 };
 
-DecoderConfig ConfigOf(const Shape& shape) {
-  DecoderConfig config;
+families::DecoderConfig ConfigOf(const Shape& shape) {
+  families::DecoderConfig config;
   config.architecture = shape.architecture;
   config.vocab_size = shape.vocabulary;
   config.hidden_size = shape.hidden;
@@ -94,16 +98,17 @@ DecoderConfig ConfigOf(const Shape& shape) {
   return config;
 }
 
-DecoderLayerTensors LayerOf(const Shape& shape, const Mix& mix, bool larger, Builder* builder) {
+families::DecoderLayerTensors LayerOf(const Shape& shape, const Mix& mix, bool larger,
+                                      Builder* builder) {
   const int64_t width = int64_t{shape.heads} * shape.head_size;
   const int64_t kv_width = int64_t{shape.kv_heads} * shape.head_size;
-  const DType some = larger ? mix.more : mix.most;
-  const auto biased = [&](TensorRecord weight) {
-    DecoderLinear linear = {std::move(weight), {}};
+  const numbers::DType some = larger ? mix.more : mix.most;
+  const auto biased = [&](files::TensorRecord weight) {
+    families::DecoderLinear linear = {std::move(weight), {}};
     if (shape.biases) linear.bias = builder->Vector(linear.weight.shape[0], 0.01f);
     return linear;
   };
-  DecoderLayerTensors layer;
+  families::DecoderLayerTensors layer;
   layer.attention_norm = builder->Vector(shape.hidden, 1);
   layer.q = biased(builder->Matrix(mix.most, width, shape.hidden));
   layer.k = biased(builder->Matrix(mix.most, kv_width, shape.hidden));
@@ -149,7 +154,7 @@ Expected<std::unique_ptr<RandomDecoder>> RandomDecoder::Make(const std::string& 
   }
   auto random = std::make_unique<RandomDecoder>();
   Builder builder(random.get());
-  DecoderTensors& tensors = random->files.tensors;
+  families::DecoderTensors& tensors = random->files.tensors;
   random->files.config = ConfigOf(*shape);
   tensors.embedding =
       builder.Matrix(shape->tied ? mix->more : mix->most, shape->vocabulary, shape->hidden);
@@ -164,4 +169,4 @@ Expected<std::unique_ptr<RandomDecoder>> RandomDecoder::Make(const std::string& 
   return random;
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "families/decoder_files.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 // "llama-1b", "qwen2-0.5b", "qwen3-0.6b", "smollm2-135m", "llama3.2-1b".
 std::vector<std::string> DecoderShapes();
@@ -23,8 +23,8 @@ struct RandomDecoder {
   static Expected<std::unique_ptr<RandomDecoder>> Make(const std::string& shape,
                                                        const std::string& mix);
 
-  DecoderFiles files;
+  families::DecoderFiles files;
   std::vector<std::vector<std::byte>> memory;
 };
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -15,7 +15,7 @@
 #include "load/table.h"
 #include "load/text_file.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -50,7 +50,7 @@ class Reindex {
 
   Status Prepare();
   Status RunRound();
-  void Report(BenchRecords* records) const;
+  void Report(load::BenchRecords* records) const;
 
  private:
   Expected<double> SecondsOfEmbed(const std::vector<std::string>& source, const std::string& input);
@@ -70,9 +70,9 @@ class Reindex {
 };
 
 Status Reindex::Prepare() {
-  TextSource source(options_.lengths, options_.seed);
+  load::TextSource source(options_.lengths, options_.seed);
   if (!options_.text_file.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(source, TextSource::FromFile(options_.text_file));
+    PENSTOCK_ASSIGN_OR_RETURN(source, load::TextSource::FromFile(options_.text_file));
   }
   std::vector<std::string> texts;
   std::string lines;
@@ -81,8 +81,8 @@ Status Reindex::Prepare() {
     lines += texts.back() + '\n';
   }
   PENSTOCK_RETURN_IF_ERROR(folder_.Make());
-  PENSTOCK_RETURN_IF_ERROR(WriteTextFile(folder_.File("all.txt"), lines));
-  PENSTOCK_RETURN_IF_ERROR(WriteTextFile(folder_.File("one.txt"), texts[0] + '\n'));
+  PENSTOCK_RETURN_IF_ERROR(load::WriteTextFile(folder_.File("all.txt"), lines));
+  PENSTOCK_RETURN_IF_ERROR(load::WriteTextFile(folder_.File("one.txt"), texts[0] + '\n'));
   PENSTOCK_ASSIGN_OR_RETURN(kernel_,
                             KernelLoop::Load(options_.model_folder, options_.threads, texts,
                                              options_.batch_tokens, kBatchTextsMax));
@@ -98,7 +98,7 @@ Expected<double> Reindex::SecondsOfEmbed(const std::vector<std::string>& source,
       "embed", "--quiet", "--restart", "-o", folder_.File("out.npy"), folder_.File(input)};
   words.insert(words.end(), source.begin(), source.end());
   const auto begin = Clock::now();
-  PENSTOCK_ASSIGN_OR_RETURN(const int exit_code, RunSelf(words));
+  PENSTOCK_ASSIGN_OR_RETURN(const int exit_code, load::RunSelf(words));
   if (exit_code == 0) return std::chrono::duration<double>(Clock::now() - begin).count();
   return Status(StatusCode::kUnavailable, fmt::format("penstock embed ended with {}", exit_code));
 }
@@ -121,18 +121,19 @@ Status Reindex::RunRound() {
   // A server of its own for each round: none knows the texts of the one before.
   std::vector<std::string> server_flags = local;
   server_flags.insert(server_flags.end(), {"--log-level", "warn"});
-  PENSTOCK_ASSIGN_OR_RETURN(const auto server, ServerProcess::Start(server_flags));
-  PENSTOCK_ASSIGN_OR_RETURN(const double url_s, SecondsOfTexts({"--url", UrlOf(server->target())}));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto server, load::ServerProcess::Start(server_flags));
+  PENSTOCK_ASSIGN_OR_RETURN(const double url_s,
+                            SecondsOfTexts({"--url", load::UrlOf(server->target())}));
   url_s_ += url_s;
   return Status::Ok();
 }
 
-void Reindex::Report(BenchRecords* records) const {
+void Reindex::Report(load::BenchRecords* records) const {
   const double texts = static_cast<double>(options_.texts) * rounds_;
   const double kernel_rate = texts / kernel_s_;
-  BenchTable table({"", "texts/s", "tokens/s", "ratio"});
+  load::BenchTable table({"", "texts/s", "tokens/s", "ratio"});
   const auto add = [&](const char* name, double rate) {
-    table.AddRow({name, ShortNumber(rate), ShortNumber(rate * kernel_->mean_tokens()),
+    table.AddRow({name, load::ShortNumber(rate), load::ShortNumber(rate * kernel_->mean_tokens()),
                   fmt::format("{:.3f}", rate / kernel_rate)});
   };
   const double after_first = texts - rounds_;
@@ -149,7 +150,7 @@ void Reindex::Report(BenchRecords* records) const {
 
 }  // namespace
 
-Status RunReindex(const ReindexOptions& options, BenchRecords* records) {
+Status RunReindex(const ReindexOptions& options, load::BenchRecords* records) {
   Reindex reindex(options);
   PENSTOCK_RETURN_IF_ERROR(reindex.Prepare());
   {
@@ -163,4 +164,4 @@ Status RunReindex(const ReindexOptions& options, BenchRecords* records) {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -13,14 +13,14 @@
 #include "load/http_texts.h"
 #include "load/records.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct ReindexOptions {
   std::string model_folder;
   int threads = 0;          // of each; 0 = one a processor
   size_t batch_tokens = 0;  // of one batch, of each
   std::string text_file;    // a text a line; "" = texts made with `lengths`
-  LengthSpec lengths;
+  load::LengthSpec lengths;
   uint64_t seed = 1;
   size_t texts = 4000;
   int rounds = 3;
@@ -28,6 +28,6 @@ struct ReindexOptions {
 
 // Prints a table and adds the records reindex.rate_ratio_vs_kernel_loop and
 // reindex.url_rate_ratio_vs_kernel_loop. kUnavailable: embed or the server failed.
-Status RunReindex(const ReindexOptions& options, BenchRecords* records);
+Status RunReindex(const ReindexOptions& options, load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -13,7 +13,7 @@
 #include "load/server_process.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 constexpr size_t kStrata = 64;
@@ -48,7 +48,7 @@ struct Phase {
   double client_cpu_s = 0;
   double worker_cpu_s = 0;  // of the server, or of the kernel loop
 
-  void Add(const HttpRunResult& run) {
+  void Add(const load::HttpRunResult& run) {
     seconds += run.seconds;
     texts += static_cast<double>(run.loads[0].texts);
     tokens += static_cast<double>(run.loads[0].tokens);
@@ -65,7 +65,7 @@ struct Phase {
 
 class Saturation {
  public:
-  Saturation(const SaturationOptions& options, BenchRecords* records)
+  Saturation(const SaturationOptions& options, load::BenchRecords* records)
       : options_(options),
         records_(records),
         texts_(std::make_shared<RotatingTexts>(
@@ -74,8 +74,8 @@ class Saturation {
   Status Run();
 
  private:
-  HttpLoad NewLoad(int concurrency, int batch);
-  Expected<HttpRunResult> Measure(const std::vector<HttpLoad>& loads, double seconds);
+  load::HttpLoad NewLoad(int concurrency, int batch);
+  Expected<load::HttpRunResult> Measure(const std::vector<load::HttpLoad>& loads, double seconds);
   Status MeasureRounds();
   void ReportRatio();
   Status MeasureInteractive();
@@ -85,9 +85,9 @@ class Saturation {
   }
 
   const SaturationOptions& options_;
-  BenchRecords* const records_;
+  load::BenchRecords* const records_;
   const std::shared_ptr<RotatingTexts> texts_;
-  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<load::ServerProcess> server_;
   std::unique_ptr<KernelLoop> kernel_;
   Phase base64_;
   Phase float_;
@@ -100,7 +100,7 @@ Status Saturation::Run() {
                                     "--threads",   std::to_string(options_.threads)};
   words.insert(words.end(), {"--max-batch-tokens", std::to_string(options_.batch_tokens)});
   words.insert(words.end(), options_.server_flags.begin(), options_.server_flags.end());
-  PENSTOCK_ASSIGN_OR_RETURN(server_, ServerProcess::Start(words));
+  PENSTOCK_ASSIGN_OR_RETURN(server_, load::ServerProcess::Start(words));
   const auto texts = StratifiedTexts(options_.lengths, kStrata, options_.seed);
   std::vector<std::string> kernel_texts;
   for (int i = 0; i < kKernelRepeats; ++i) {
@@ -119,8 +119,8 @@ Status Saturation::Run() {
   return Status::Internal(fmt::format("the server ended with {}", exit_code));
 }
 
-HttpLoad Saturation::NewLoad(int concurrency, int batch) {
-  HttpLoad load;
+load::HttpLoad Saturation::NewLoad(int concurrency, int batch) {
+  load::HttpLoad load;
   load.concurrency = concurrency;
   load.batch = batch;
   load.seed = options_.seed;
@@ -128,13 +128,15 @@ HttpLoad Saturation::NewLoad(int concurrency, int batch) {
   return load;
 }
 
-Expected<HttpRunResult> Saturation::Measure(const std::vector<HttpLoad>& loads, double seconds) {
-  LoadWindow window;
+Expected<load::HttpRunResult> Saturation::Measure(const std::vector<load::HttpLoad>& loads,
+                                                  double seconds) {
+  load::LoadWindow window;
   window.warmup_s = kWarmupS;
   window.duration_s = seconds;
   window.server_pid = server_->pid();
-  PENSTOCK_ASSIGN_OR_RETURN(HttpRunResult run, RunHttpLoads(server_->target(), loads, window));
-  for (const LoadResult& load : run.loads) {
+  PENSTOCK_ASSIGN_OR_RETURN(load::HttpRunResult run,
+                            load::RunHttpLoads(server_->target(), loads, window));
+  for (const load::LoadResult& load : run.loads) {
     if (load.ok > 0 && load.errors.empty()) continue;
     return Status(StatusCode::kUnavailable,
                   fmt::format("the server did not answer every request: {} answered, {} kinds of "
@@ -148,7 +150,7 @@ Status Saturation::MeasureRounds() {
   StepProgress progress({.steps = options_.rounds});
   for (int round = 0; round < options_.rounds; ++round) {
     progress.Next("round");
-    HttpLoad load = NewLoad(options_.concurrency, options_.batch);
+    load::HttpLoad load = NewLoad(options_.concurrency, options_.batch);
     PENSTOCK_ASSIGN_OR_RETURN(const auto base64, Measure({load}, options_.round_s));
     base64_.Add(base64);
     // A round of it that does not count: caches and pages are those of the server.
@@ -166,8 +168,8 @@ Status Saturation::MeasureRounds() {
 void Saturation::ReportRatio() {
   const double kernel_rate = kernel_phase_.texts / kernel_phase_.seconds;
   const double kernel_cpu = kernel_phase_.worker_cpu_s / kernel_phase_.texts;
-  BenchTable table({"", "texts/s", "tokens/s", "worker cpu", "client cpu", "raw ratio",
-                    "client apart", "cpu a text"});
+  load::BenchTable table({"", "texts/s", "tokens/s", "worker cpu", "client cpu", "raw ratio",
+                          "client apart", "cpu a text"});
   const auto add = [&](const char* name, const Phase& phase, const char* record) {
     const double rate = phase.texts / phase.seconds;
     const double client = phase.client_cpu_s / phase.seconds;
@@ -175,7 +177,7 @@ void Saturation::ReportRatio() {
     // The client ran on the same processors: its time was not left for the server.
     const double corrected = raw / ((cores() - client) / cores());
     const double cpu_ratio = kernel_cpu / (phase.worker_cpu_s / phase.texts);
-    table.AddRow({name, ShortNumber(rate), ShortNumber(phase.tokens / phase.seconds),
+    table.AddRow({name, load::ShortNumber(rate), load::ShortNumber(phase.tokens / phase.seconds),
                   fmt::format("{:.2f}", phase.worker_cpu_s / phase.seconds),
                   fmt::format("{:.2f}", client), fmt::format("{:.3f}", raw),
                   fmt::format("{:.3f}", corrected), fmt::format("{:.3f}", cpu_ratio)});
@@ -199,30 +201,32 @@ void Saturation::ReportRatio() {
 }
 
 Status Saturation::MeasureInteractive() {
-  PENSTOCK_ASSIGN_OR_RETURN(const LatencyHistogram batch, kernel_->TimeFullestBatch(2));
-  HttpLoad interactive = NewLoad(64, 1);
+  PENSTOCK_ASSIGN_OR_RETURN(const load::LatencyHistogram batch, kernel_->TimeFullestBatch(2));
+  load::HttpLoad interactive = NewLoad(64, 1);
   interactive.rate = options_.interactive_rate;
   interactive.priority = "interactive";
   StepProgress progress({.steps = 2, .step_s = options_.interactive_s});
   progress.Next("interactive requests alone");
   PENSTOCK_ASSIGN_OR_RETURN(const auto alone, Measure({interactive}, options_.interactive_s));
-  HttpLoad bulk = NewLoad(options_.bulk_concurrency, options_.bulk_batch);
+  load::HttpLoad bulk = NewLoad(options_.bulk_concurrency, options_.bulk_batch);
   bulk.priority = "bulk";
   progress.Next("interactive requests under bulk load");
   PENSTOCK_ASSIGN_OR_RETURN(const auto loaded,
                             Measure({interactive, bulk}, options_.interactive_s));
   progress.Clear();
-  const LatencyHistogram& own = alone.loads[0].latency;
-  const LatencyHistogram& under = loaded.loads[0].latency;
+  const load::LatencyHistogram& own = alone.loads[0].latency;
+  const load::LatencyHistogram& under = loaded.loads[0].latency;
   const double batch_ms = batch.PercentileMs(0.5);
   const double own_ms = own.PercentileMs(0.99);
   const double limit_ms = 2 * batch_ms + own_ms;
   const double ratio = under.PercentileMs(0.99) / limit_ms;
-  BenchTable table({"interactive requests", "p50 ms", "p90", "p95", "p99", "max", "count"});
-  const auto add = [&table](const char* name, const LatencyHistogram& times) {
-    table.AddRow({name, ShortNumber(times.PercentileMs(0.5)), ShortNumber(times.PercentileMs(0.9)),
-                  ShortNumber(times.PercentileMs(0.95)), ShortNumber(times.PercentileMs(0.99)),
-                  ShortNumber(times.max_ms()), std::to_string(times.count())});
+  load::BenchTable table({"interactive requests", "p50 ms", "p90", "p95", "p99", "max", "count"});
+  const auto add = [&table](const char* name, const load::LatencyHistogram& times) {
+    table.AddRow({name, load::ShortNumber(times.PercentileMs(0.5)),
+                  load::ShortNumber(times.PercentileMs(0.9)),
+                  load::ShortNumber(times.PercentileMs(0.95)),
+                  load::ShortNumber(times.PercentileMs(0.99)), load::ShortNumber(times.max_ms()),
+                  std::to_string(times.count())});
   };
   add("alone", own);
   add("under bulk load", under);
@@ -233,7 +237,7 @@ Status Saturation::MeasureInteractive() {
       "\n2 x one maximal batch (p50) + own (p99 alone) = %.1f ms; p99 under bulk load is %.2f of "
       "it.\nBulk meanwhile: %s texts/s.\n",
       limit_ms, ratio,
-      ShortNumber(static_cast<double>(loaded.loads[1].texts) / loaded.seconds).c_str());
+      load::ShortNumber(static_cast<double>(loaded.loads[1].texts) / loaded.seconds).c_str());
   records_->Add("http.interactive_p99_ms", under.PercentileMs(0.99), "ms");
   records_->Add("http.interactive_alone_p99_ms", own_ms, "ms");
   records_->Add("http.maximal_batch_ms", batch_ms, "ms");
@@ -243,7 +247,8 @@ Status Saturation::MeasureInteractive() {
 
 }  // namespace
 
-std::vector<std::string> StratifiedTexts(const LengthSpec& lengths, size_t count, uint64_t seed) {
+std::vector<std::string> StratifiedTexts(const load::LengthSpec& lengths, size_t count,
+                                         uint64_t seed) {
   constexpr size_t kDrawsPerStratum = 101;  // odd: each has a middle
   std::mt19937_64 random(seed);
   std::vector<int32_t> drawn(count * kDrawsPerStratum);
@@ -256,16 +261,16 @@ std::vector<std::string> StratifiedTexts(const LengthSpec& lengths, size_t count
   std::shuffle(middles.begin(), middles.end(), random);
   std::vector<std::string> texts;
   for (const int32_t length : middles) {
-    LengthSpec fixed;
-    fixed.kind = LengthSpec::Kind::kFixed;
+    load::LengthSpec fixed;
+    fixed.kind = load::LengthSpec::Kind::kFixed;
     fixed.min = fixed.max = length;
-    texts.push_back(TextSource(fixed, random()).Next());
+    texts.push_back(load::TextSource(fixed, random()).Next());
   }
   return texts;
 }
 
-Status RunSaturation(const SaturationOptions& options, BenchRecords* records) {
+Status RunSaturation(const SaturationOptions& options, load::BenchRecords* records) {
   return Saturation(options, records).Run();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

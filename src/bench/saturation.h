@@ -17,14 +17,14 @@
 #include "load/http_texts.h"
 #include "load/records.h"
 
-namespace penstock {
+namespace penstock::bench {
 
 struct SaturationOptions {
   std::string model_folder;
   int threads = 0;  // of server and kernel loop; 0 = one a processor
   std::vector<std::string> server_flags;
   size_t batch_tokens = 0;  // of the server's scheduler and the kernel loop
-  LengthSpec lengths;
+  load::LengthSpec lengths;
   uint64_t seed = 1;
   int rounds = 5;
   double round_s = 4;  // of each phase
@@ -38,9 +38,10 @@ struct SaturationOptions {
   int bulk_batch = 32;
 };
 
-Status RunSaturation(const SaturationOptions& options, BenchRecords* records);
+Status RunSaturation(const SaturationOptions& options, load::BenchRecords* records);
 
 // `count` texts, one of each stratum of the distribution, shuffled.
-std::vector<std::string> StratifiedTexts(const LengthSpec& lengths, size_t count, uint64_t seed);
+std::vector<std::string> StratifiedTexts(const load::LengthSpec& lengths, size_t count,
+                                         uint64_t seed);
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 size_t Words(const std::string& text) {
@@ -13,7 +13,7 @@ size_t Words(const std::string& text) {
 }
 
 TEST(StratifiedTextsTest, HaveTheDistributionInEverySeed) {
-  const LengthSpec lengths = *LengthSpec::Parse("uniform:1,100");
+  const load::LengthSpec lengths = *load::LengthSpec::Parse("uniform:1,100");
   std::set<std::vector<std::string>> orders;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     const auto texts = StratifiedTexts(lengths, 50, seed);
@@ -31,4 +31,4 @@ TEST(StratifiedTextsTest, HaveTheDistributionInEverySeed) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -10,27 +10,28 @@
 #include "registry/registry.h"
 #include "routes/server.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 struct TimedSide {
-  std::unique_ptr<Server> server;
+  std::unique_ptr<routes::Server> server;
   RoundSide rounds;
 };
 
-Expected<std::unique_ptr<Server>> StartServer(Service* service, Metrics* metrics,
-                                              bool stage_timers) {
-  ServerOptions options;
+Expected<std::unique_ptr<routes::Server>> StartServer(api::Service* service,
+                                                      metrics::Metrics* metrics,
+                                                      bool stage_timers) {
+  http::ServerOptions options;
   options.port = 0;
   options.stage_timers = stage_timers;
   options.slow_request = std::chrono::milliseconds(0);
-  return Server::Start(service, metrics, options);
+  return routes::Server::Start(service, metrics, options);
 }
 
 // `keep`: else it was a round to warm up.
-Status RunSide(const StagesOverheadOptions& options, const HttpLoad& load, bool keep,
+Status RunSide(const StagesOverheadOptions& options, const load::HttpLoad& load, bool keep,
                TimedSide* side) {
-  HttpTarget target;
+  load::HttpTarget target;
   target.port = side->server->port();
   constexpr double kWarmupS = 0.02;  // connections are opened
   return RunRound(
@@ -40,17 +41,17 @@ Status RunSide(const StagesOverheadOptions& options, const HttpLoad& load, bool 
 // The cost of a request's trace by itself: made, every stage entered, kept. The fastest of several
 // tries, the rest being disturbed.
 double NanosecondsOfOneTrace() {
-  Metrics metrics;
-  const Registry registry(nullptr, &metrics);
+  metrics::Metrics metrics;
+  const registry::Registry registry(nullptr, &metrics);
   const WorkerPool pool(1, 1);
-  ServiceStats stats(&registry, &pool, &metrics);
+  api::ServiceStats stats(&registry, &pool, &metrics);
   constexpr int kTraces = 20'000;
   double best_ns = 1e9;
   for (int attempt = 0; attempt < 10; ++attempt) {
     const auto start = Clock::now();
     for (int i = 0; i < kTraces; ++i) {
-      const auto trace = std::make_shared<RequestTrace>(Clock::now());
-      for (size_t s = 1; s < kStages; ++s) trace->Enter(static_cast<Stage>(s));
+      const auto trace = std::make_shared<metrics::RequestTrace>(Clock::now());
+      for (size_t s = 1; s < metrics::kStages; ++s) trace->Enter(static_cast<metrics::Stage>(s));
       trace->Finish();
       stats.Record(*trace);
     }
@@ -60,13 +61,14 @@ double NanosecondsOfOneTrace() {
   return best_ns;
 }
 
-void Report(const TimedSide& off, const TimedSide& on, BenchRecords* records) {
-  BenchTable table({"stage timers", "requests/s", "p50 ms", "p99 ms", "processor us/request"});
+void Report(const TimedSide& off, const TimedSide& on, load::BenchRecords* records) {
+  load::BenchTable table(
+      {"stage timers", "requests/s", "p50 ms", "p99 ms", "processor us/request"});
   for (const auto& [name, side] : {std::pair("off", &off.rounds), std::pair("on", &on.rounds)}) {
-    table.AddRow({name, ShortNumber(RobustMedian(side->requests_per_s).median),
-                  ShortNumber(side->latency.PercentileMs(0.5)),
-                  ShortNumber(side->latency.PercentileMs(0.99)),
-                  ShortNumber(RobustMedian(side->processor_us).median)});
+    table.AddRow({name, load::ShortNumber(RobustMedian(side->requests_per_s).median),
+                  load::ShortNumber(side->latency.PercentileMs(0.5)),
+                  load::ShortNumber(side->latency.PercentileMs(0.99)),
+                  load::ShortNumber(RobustMedian(side->processor_us).median)});
   }
   table.Print();
   const MedianOf lost = PercentLower(on.rounds.requests_per_s, off.rounds.requests_per_s);
@@ -87,13 +89,13 @@ void Report(const TimedSide& off, const TimedSide& on, BenchRecords* records) {
 
 }  // namespace
 
-Status RunStagesOverhead(Service* service, Metrics* metrics, const StagesOverheadOptions& options,
-                         BenchRecords* records) {
+Status RunStagesOverhead(api::Service* service, metrics::Metrics* metrics,
+                         const StagesOverheadOptions& options, load::BenchRecords* records) {
   TimedSide off;
   TimedSide on;
   PENSTOCK_ASSIGN_OR_RETURN(off.server, StartServer(service, metrics, false));
   PENSTOCK_ASSIGN_OR_RETURN(on.server, StartServer(service, metrics, true));
-  const HttpLoad load = RoundLoad(options);
+  const load::HttpLoad load = RoundLoad(options);
   constexpr int kWarmUpRounds = 4;
   StepProgress progress({.steps = options.rounds + kWarmUpRounds, .in_log = false});
   for (int round = -kWarmUpRounds; round < options.rounds; ++round) {
@@ -109,4 +111,4 @@ Status RunStagesOverhead(Service* service, Metrics* metrics, const StagesOverhea
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -9,10 +9,15 @@
 #include "common/status.h"
 #include "load/records.h"
 
-namespace penstock {
-
-class Metrics;
+namespace penstock::api {
 class Service;
+}  // namespace penstock::api
+
+namespace penstock::metrics {
+class Metrics;
+}  // namespace penstock::metrics
+
+namespace penstock::bench {
 
 // Pairs of rounds, one with timers and one without.
 struct StagesOverheadOptions : RoundOptions {
@@ -27,7 +32,7 @@ struct StagesOverheadOptions : RoundOptions {
 // of the pairs and with half of its 95 % interval (..._error_percent); and stages.direct_ns and
 // stages.direct_percent, the cost of one request's timers measured by themselves, which noise does
 // not hide.
-Status RunStagesOverhead(Service* service, Metrics* metrics, const StagesOverheadOptions& options,
-                         BenchRecords* records);
+Status RunStagesOverhead(api::Service* service, metrics::Metrics* metrics,
+                         const StagesOverheadOptions& options, load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

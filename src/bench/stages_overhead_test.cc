@@ -5,7 +5,7 @@
 
 #include "bench/fake_service_test.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 TEST(StagesOverhead, MeasuresBothSides) {
@@ -14,7 +14,7 @@ TEST(StagesOverhead, MeasuresBothSides) {
   options.concurrency = 2;
   options.rounds = 2;
   options.round_s = 0.05;
-  BenchRecords records;
+  load::BenchRecords records;
   const Status status = RunStagesOverhead(&fake.service, &fake.metrics, options, &records);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_THAT(records.ToJsonLines(), testing::HasSubstr("\"stages.overhead_percent\""));
@@ -25,4 +25,4 @@ TEST(StagesOverhead, MeasuresBothSides) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -17,7 +17,7 @@
 #include "grpc/grpc_server.h"
 #include "routes/server.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 double Median(std::vector<double> values) {
@@ -78,8 +78,8 @@ class SharedRows {
   char* memory_ = nullptr;
 };
 
-Status MeasureSharedMemory(Service* service, uint16_t port, const TensorFrontEndOptions& options,
-                           BenchRecords* records) {
+Status MeasureSharedMemory(api::Service* service, uint16_t port,
+                           const TensorFrontEndOptions& options, load::BenchRecords* records) {
   const size_t bytes =
       static_cast<size_t>(options.shared_rows) * static_cast<size_t>(options.width) * sizeof(float);
   const SharedRows shared(bytes);
@@ -119,16 +119,16 @@ Status MeasureSharedMemory(Service* service, uint16_t port, const TensorFrontEnd
 
 }  // namespace
 
-Status MeasureTensorFrontEnds(Service* service, Metrics* metrics,
-                              const TensorFrontEndOptions& options, BenchRecords* records) {
-  ServerOptions server;
+Status MeasureTensorFrontEnds(api::Service* service, metrics::Metrics* metrics,
+                              const TensorFrontEndOptions& options, load::BenchRecords* records) {
+  http::ServerOptions server;
   server.port = 0;
   server.slow_request = std::chrono::milliseconds(0);
-  PENSTOCK_ASSIGN_OR_RETURN(const auto http, Server::Start(service, metrics, server));
-  GrpcOptions grpc_options;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto http, routes::Server::Start(service, metrics, server));
+  grpc::GrpcOptions grpc_options;
   grpc_options.port = 0;
   PENSTOCK_ASSIGN_OR_RETURN(const auto grpc,
-                            GrpcServer::Start(service, metrics, server, grpc_options));
+                            grpc::GrpcServer::Start(service, metrics, server, grpc_options));
 
   GrpcEchoOptions ours{.target = fmt::format("127.0.0.1:{}", grpc->port()),
                        .model = options.model,
@@ -169,7 +169,7 @@ Status MeasureTensorFrontEnds(Service* service, Metrics* metrics,
 }
 
 Status MeasureGrpcTarget(const std::string& target, const TensorFrontEndOptions& options,
-                         BenchRecords* records) {
+                         load::BenchRecords* records) {
   const GrpcEchoOptions many{.target = target,
                              .model = options.model,
                              .width = options.width,
@@ -195,4 +195,4 @@ Status MeasureGrpcTarget(const std::string& target, const TensorFrontEndOptions&
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

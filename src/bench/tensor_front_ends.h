@@ -9,10 +9,15 @@
 #include "common/status.h"
 #include "load/records.h"
 
-namespace penstock {
-
-class Metrics;
+namespace penstock::api {
 class Service;
+}  // namespace penstock::api
+
+namespace penstock::metrics {
+class Metrics;
+}  // namespace penstock::metrics
+
+namespace penstock::bench {
 
 struct TensorFrontEndOptions {
   std::string model;   // gives INPUT0, FP32 [rows, width], back as OUTPUT0
@@ -25,12 +30,12 @@ struct TensorFrontEndOptions {
 
 // Prints a table and adds the records grpc.requests_per_s, grpc.lone_p50_us,
 // http_binary.ratio_vs_grpc and, where the service allows shared memory, shm.rows_per_s.
-Status MeasureTensorFrontEnds(Service* service, Metrics* metrics,
-                              const TensorFrontEndOptions& options, BenchRecords* records);
+Status MeasureTensorFrontEnds(api::Service* service, metrics::Metrics* metrics,
+                              const TensorFrontEndOptions& options, load::BenchRecords* records);
 
 // Requests of one row a second that another server's gRPC takes, of its model `model`. Adds
 // grpc.requests_per_s and grpc.lone_p50_us.
 Status MeasureGrpcTarget(const std::string& target, const TensorFrontEndOptions& options,
-                         BenchRecords* records);
+                         load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

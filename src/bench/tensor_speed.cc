@@ -15,17 +15,17 @@
 #include "common/exception_status.h"
 #include "common/step_progress.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 // A request that is sent again as soon as it was answered.
-class EchoCall final : public InferCall {
+class EchoCall final : public api::InferCall {
  public:
   EchoCall(const std::string& model_in, int row_count, int width)
       : x_(static_cast<size_t>(row_count) * static_cast<size_t>(width)) {
     model = model_in;
     inputs.push_back({.name = "INPUT0",
-                      .type = ElementType::kFp32,
+                      .type = signature::ElementType::kFp32,
                       .shape = {row_count, width},
                       .bytes = std::as_bytes(std::span(x_))});
     outputs.push_back({.name = "OUTPUT0"});
@@ -35,7 +35,7 @@ class EchoCall final : public InferCall {
   const Status& failure() const { return failure_; }
   uint64_t wrong() const { return wrong_; }
 
-  void Send(Service* service, float value) {
+  void Send(api::Service* service, float value) {
     x_.front() = x_.back() = value;
     busy_.store(true, std::memory_order_relaxed);
     service->Infer(this);
@@ -64,7 +64,7 @@ class EchoCall final : public InferCall {
 };
 
 // Requests a second that were answered; or why one was not.
-Expected<double> RateOf(Service* service, const TensorSpeedOptions& options, int rows) {
+Expected<double> RateOf(api::Service* service, const TensorSpeedOptions& options, int rows) {
   std::atomic<bool> stop{false};
   std::vector<uint64_t> sent(static_cast<size_t>(options.callers));
   std::vector<Status> failures(sent.size());
@@ -111,8 +111,8 @@ Expected<double> RateOf(Service* service, const TensorSpeedOptions& options, int
 
 }  // namespace
 
-Status MeasureTensorSpeed(Service* service, const TensorSpeedOptions& options,
-                          BenchRecords* records) {
+Status MeasureTensorSpeed(api::Service* service, const TensorSpeedOptions& options,
+                          load::BenchRecords* records) {
   fmt::print("In process, {} callers, {} requests of each under way, rows of {} FP32\n",
              options.callers, options.window, options.width);
   StepProgress progress({.steps = 2 * options.rounds, .in_log = false});
@@ -135,4 +135,4 @@ Status MeasureTensorSpeed(Service* service, const TensorSpeedOptions& options,
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -8,9 +8,11 @@
 #include "common/status.h"
 #include "load/records.h"
 
-namespace penstock {
-
+namespace penstock::api {
 class Service;
+}  // namespace penstock::api
+
+namespace penstock::bench {
 
 struct TensorSpeedOptions {
   std::string model;   // gives its one input, FP32 [rows, width], back
@@ -23,7 +25,7 @@ struct TensorSpeedOptions {
 
 // Prints a table and adds the records tensor.in_process_requests_per_s (requests of one row) and
 // tensor.in_process_rows_per_s (of 16). Fails where a result is not that of its request.
-Status MeasureTensorSpeed(Service* service, const TensorSpeedOptions& options,
-                          BenchRecords* records);
+Status MeasureTensorSpeed(api::Service* service, const TensorSpeedOptions& options,
+                          load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -16,7 +16,7 @@
 #include "routes/server.h"
 #include "ui/ui_files.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 struct Side {
@@ -26,18 +26,19 @@ struct Side {
   double event_bytes = 0;  // a second, of one watcher
 };
 
-double WatcherSeconds(const LiveWatchers* watchers) {
+double WatcherSeconds(const load::LiveWatchers* watchers) {
   return watchers == nullptr ? 0 : watchers->thread_s();
 }
 
 // Null for none.
-Expected<std::unique_ptr<LiveWatchers>> OpenWatchers(const HttpTarget& target, int count) {
-  if (count == 0) return std::unique_ptr<LiveWatchers>();
-  return LiveWatchers::Open(target, count);
+Expected<std::unique_ptr<load::LiveWatchers>> OpenWatchers(const load::HttpTarget& target,
+                                                           int count) {
+  if (count == 0) return std::unique_ptr<load::LiveWatchers>();
+  return load::LiveWatchers::Open(target, count);
 }
 
-Status RunSide(const HttpTarget& target, const UiCostOptions& options, const HttpLoad& load,
-               bool keep, Side* side) {
+Status RunSide(const load::HttpTarget& target, const UiCostOptions& options,
+               const load::HttpLoad& load, bool keep, Side* side) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto watchers, OpenWatchers(target, side->watchers));
   constexpr double kSettleS = 0.05;
   return RunRound(
@@ -45,14 +46,14 @@ Status RunSide(const HttpTarget& target, const UiCostOptions& options, const Htt
       keep ? &side->rounds : nullptr);
 }
 
-Status MeasureIdle(const HttpTarget& target, double seconds, Side* side) {
+Status MeasureIdle(const load::HttpTarget& target, double seconds, Side* side) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto watchers, OpenWatchers(target, side->watchers));
   // The history has come; what is counted are the events.
   const uint64_t begin_bytes = watchers == nullptr ? 0 : watchers->bytes();
-  const double begin_s = ProcessorSeconds() - WatcherSeconds(watchers.get());
+  const double begin_s = metrics::ProcessorSeconds() - WatcherSeconds(watchers.get());
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-  const double used_s = ProcessorSeconds() - WatcherSeconds(watchers.get()) - begin_s;
-  side->idle_percent = 100 * used_s / seconds / ProcessorsAllowed();
+  const double used_s = metrics::ProcessorSeconds() - WatcherSeconds(watchers.get()) - begin_s;
+  side->idle_percent = 100 * used_s / seconds / metrics::ProcessorsAllowed();
   if (watchers != nullptr) {
     side->event_bytes =
         static_cast<double>(watchers->bytes() - begin_bytes) / seconds / side->watchers;
@@ -65,9 +66,9 @@ MedianOf OfOne(MedianOf several, int events_per_s) {
   return {several.median / events_per_s, several.error / events_per_s};
 }
 
-void Report(const std::array<Side, 3>& sides, int events_per_s, BenchRecords* records) {
-  BenchTable table({"watchers", "requests/s", "lost %", "+-", "processor us/request", "added %",
-                    "+-", "idle %"});
+void Report(const std::array<Side, 3>& sides, int events_per_s, load::BenchRecords* records) {
+  load::BenchTable table({"watchers", "requests/s", "lost %", "+-", "processor us/request",
+                          "added %", "+-", "idle %"});
   const Side& none = sides[0];
   for (const Side& side : sides) {
     const MedianOf lost =
@@ -78,11 +79,11 @@ void Report(const std::array<Side, 3>& sides, int events_per_s, BenchRecords* re
     const auto shown = [&](double value) {
       return compared ? fmt::format("{:.3f}", value) : std::string();
     };
-    table.AddRow({std::to_string(side.watchers),
-                  ShortNumber(RobustMedian(side.rounds.requests_per_s).median), shown(lost.median),
-                  shown(lost.error), ShortNumber(RobustMedian(side.rounds.processor_us).median),
-                  shown(added.median), shown(added.error),
-                  fmt::format("{:.3f}", side.idle_percent)});
+    table.AddRow(
+        {std::to_string(side.watchers),
+         load::ShortNumber(RobustMedian(side.rounds.requests_per_s).median), shown(lost.median),
+         shown(lost.error), load::ShortNumber(RobustMedian(side.rounds.processor_us).median),
+         shown(added.median), shown(added.error), fmt::format("{:.3f}", side.idle_percent)});
     const std::string watchers = std::to_string(side.watchers);
     records->Add("ui.idle_percent_" + watchers, side.idle_percent, "%");
     if (!compared) continue;
@@ -95,33 +96,34 @@ void Report(const std::array<Side, 3>& sides, int events_per_s, BenchRecords* re
   std::printf("\nrounds have %d events a second; lost and added are of one\n", events_per_s);
   size_t bytes = 0;
   size_t gzip_bytes = 0;
-  for (const UiFile& file : UiFiles()) {
+  for (const ui::UiFile& file : ui::UiFiles()) {
     bytes += file.text.size();
     gzip_bytes += file.gzip.size();
   }
   std::printf("the page: %zu files, %zu bytes, %zu as sent; a watcher gets %.0f bytes a second\n",
-              UiFiles().size(), bytes, gzip_bytes, sides[1].event_bytes);
+              ui::UiFiles().size(), bytes, gzip_bytes, sides[1].event_bytes);
   records->Add("ui.bytes", static_cast<double>(bytes), "bytes");
   records->Add("ui.gzip_bytes", static_cast<double>(gzip_bytes), "bytes");
   records->Add("ui.event_bytes", sides[1].event_bytes, "bytes/s");
 }
 
-Expected<std::unique_ptr<Server>> StartServer(Service* service, Metrics* metrics,
-                                              std::chrono::milliseconds live_interval) {
-  ServerOptions options;
+Expected<std::unique_ptr<routes::Server>> StartServer(api::Service* service,
+                                                      metrics::Metrics* metrics,
+                                                      std::chrono::milliseconds live_interval) {
+  http::ServerOptions options;
   options.port = 0;
   options.slow_request = std::chrono::milliseconds(0);
-  return Server::Start(service, metrics, options, live_interval);
+  return routes::Server::Start(service, metrics, options, live_interval);
 }
 
 }  // namespace
 
-Status RunUiCost(Service* service, Metrics* metrics, const UiCostOptions& options,
-                 BenchRecords* records) {
+Status RunUiCost(api::Service* service, metrics::Metrics* metrics, const UiCostOptions& options,
+                 load::BenchRecords* records) {
   std::array<Side, 3> sides;
   sides[1].watchers = 1;
   sides[2].watchers = 50;
-  HttpTarget target;
+  load::HttpTarget target;
   constexpr std::chrono::milliseconds kSecond{1000};
   {
     PENSTOCK_ASSIGN_OR_RETURN(const auto server, StartServer(service, metrics, kSecond));
@@ -133,7 +135,7 @@ Status RunUiCost(Service* service, Metrics* metrics, const UiCostOptions& option
   PENSTOCK_ASSIGN_OR_RETURN(const auto server,
                             StartServer(service, metrics, kSecond / options.events_per_s));
   target.port = server->port();
-  const HttpLoad load = RoundLoad(options);
+  const load::HttpLoad load = RoundLoad(options);
   StepProgress progress({.steps = options.rounds + 1, .in_log = false});
   for (int round = -1; round < options.rounds; ++round) {
     progress.Next(round < 0 ? "warm-up" : "round");
@@ -148,4 +150,4 @@ Status RunUiCost(Service* service, Metrics* metrics, const UiCostOptions& option
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::bench

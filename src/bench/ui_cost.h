@@ -13,10 +13,15 @@
 #include "common/status.h"
 #include "load/records.h"
 
-namespace penstock {
-
-class Metrics;
+namespace penstock::api {
 class Service;
+}  // namespace penstock::api
+
+namespace penstock::metrics {
+class Metrics;
+}  // namespace penstock::metrics
+
+namespace penstock::bench {
 
 struct UiCostOptions : RoundOptions {
   int events_per_s = 20;
@@ -32,7 +37,7 @@ struct UiCostOptions : RoundOptions {
 //                             processors: the cost by itself, which noise does not hide
 //   ui.bytes, ui.gzip_bytes   of the page's files, as they are and as they are sent
 //   ui.event_bytes            that a watcher gets a second
-Status RunUiCost(Service* service, Metrics* metrics, const UiCostOptions& options,
-                 BenchRecords* records);
+Status RunUiCost(api::Service* service, metrics::Metrics* metrics, const UiCostOptions& options,
+                 load::BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -5,7 +5,7 @@
 
 #include "bench/fake_service_test.h"
 
-namespace penstock {
+namespace penstock::bench {
 namespace {
 
 TEST(UiCost, MeasuresEveryNumberOfWatchers) {
@@ -15,7 +15,7 @@ TEST(UiCost, MeasuresEveryNumberOfWatchers) {
   options.rounds = 2;
   options.round_s = 0.05;
   options.idle_s = 1.2;  // an event at least
-  BenchRecords records;
+  load::BenchRecords records;
   const Status status = RunUiCost(&fake.service, &fake.metrics, options, &records);
   ASSERT_TRUE(status.ok()) << status.message();
   const std::string lines = records.ToJsonLines();
@@ -28,4 +28,4 @@ TEST(UiCost, MeasuresEveryNumberOfWatchers) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::bench

@@ -1,9 +1,9 @@
 #include "cache/cache_metrics.h"
 
-namespace penstock {
+namespace penstock::cache {
 
-CacheMetrics MakeCacheMetrics(std::string_view cache, Metrics* metrics) {
-  const std::string label = MetricLabel("cache", cache);
+CacheMetrics MakeCacheMetrics(std::string_view cache, metrics::Metrics* metrics) {
+  const std::string label = metrics::MetricLabel("cache", cache);
   CacheMetrics made{};
   made.hits = &metrics->AddCounter("penstock_cache_hits_total", "Look-ups that found it.", label);
   made.misses = &metrics->AddCounter("penstock_cache_misses_total",
@@ -16,4 +16,4 @@ CacheMetrics MakeCacheMetrics(std::string_view cache, Metrics* metrics) {
   return made;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cache

@@ -5,17 +5,17 @@
 
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::cache {
 
 struct CacheMetrics {
-  Counter* hits;
-  Counter* misses;
-  Counter* evictions;  // for want of room
-  Counter* expired;    // past their time to live
-  Gauge* bytes;
+  metrics::Counter* hits;
+  metrics::Counter* misses;
+  metrics::Counter* evictions;  // for want of room
+  metrics::Counter* expired;    // past their time to live
+  metrics::Gauge* bytes;
 };
 
 // `cache` is one of a few fixed names. Makes the series, or returns those made before.
-CacheMetrics MakeCacheMetrics(std::string_view cache, Metrics* metrics);
+CacheMetrics MakeCacheMetrics(std::string_view cache, metrics::Metrics* metrics);
 
-}  // namespace penstock
+}  // namespace penstock::cache

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-namespace penstock {
+namespace penstock::cache {
 namespace {
 
 // Hashes the parts and their lengths, so that no two lists of parts are hashed alike.
@@ -47,4 +47,4 @@ uint64_t JoinCacheSalt(uint64_t salt, std::string_view text) {
   return SaltOf({reinterpret_cast<const char*>(&salt), sizeof salt}, text);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cache

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::cache {
 
 // A secret for CacheSaltOf: random, another one in each call.
 std::string NewCacheSecret();
@@ -20,4 +20,4 @@ uint64_t CacheSaltOf(std::string_view secret, std::string_view client);
 // Parts the requests of a salt further, by a text of theirs; "": as they are.
 uint64_t JoinCacheSalt(uint64_t salt, std::string_view text);
 
-}  // namespace penstock
+}  // namespace penstock::cache

@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace penstock {
+namespace penstock::cache {
 namespace {
 
 TEST(CacheSalt, ClientsHaveSaltsOfTheirOwn) {
@@ -44,4 +44,4 @@ TEST(CacheSalt, TextsPartASalt) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cache

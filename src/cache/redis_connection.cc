@@ -10,7 +10,7 @@
 #include <cstring>
 #include <exception>
 
-namespace penstock {
+namespace penstock::cache {
 namespace {
 
 // Limit of one reply. A full look-up, 1024 values of at most 1 MiB, could exceed it, but would be
@@ -151,4 +151,4 @@ RedisReplyPtr RedisConnection::Read(Deadline deadline, bool* late) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::cache

@@ -14,7 +14,7 @@
 
 #include "cache/redis_url.h"
 
-namespace penstock {
+namespace penstock::cache {
 
 struct RedisFree {
   void operator()(redisContext* context) const { redisFree(context); }
@@ -52,4 +52,4 @@ class RedisConnection {
   std::string error_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cache

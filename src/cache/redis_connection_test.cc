@@ -11,7 +11,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::cache {
 namespace {
 
 using std::chrono::seconds;
@@ -85,4 +85,4 @@ TEST(RedisConnection, RefusesArraysThatAreTooLongOrNested) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cache

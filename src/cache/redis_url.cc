@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace penstock {
+namespace penstock::cache {
 namespace {
 
 constexpr int32_t kDbMax = 1'000'000;
@@ -135,4 +135,4 @@ std::string RedisUrl::ToString() const {
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port) + "/" + std::to_string(db);
 }
 
-}  // namespace penstock
+}  // namespace penstock::cache

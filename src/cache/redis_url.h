@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cache {
 
 // redis://[[user]:password@]host[:port][/db]     host may be [::1]; port 6379, db 0
 // unix://[[user]:password@]/path/to.sock[?db=N]
@@ -28,4 +28,4 @@ struct RedisUrl {
   std::string ToString() const;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cache

@@ -12,7 +12,7 @@
 #include <memory>
 #include <new>
 
-namespace penstock {
+namespace penstock::cache {
 namespace {
 
 constexpr std::string_view kChecked = "PNS1";  // the last: format
@@ -106,4 +106,4 @@ bool AreFiniteFloats(std::string_view bytes) {
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cache

@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::cache {
 
 class RemoteSeal {
  public:
@@ -37,4 +37,4 @@ class RemoteSeal {
 // Whether `bytes` are floats, all of them finite.
 bool AreFiniteFloats(std::string_view bytes);
 
-}  // namespace penstock
+}  // namespace penstock::cache

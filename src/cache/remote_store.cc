@@ -15,7 +15,7 @@
 #include "common/log.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cache {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -100,7 +100,7 @@ class RemoteStore::Connection : public RedisConnection {
   int late_in_a_row_ = 0;
 };
 
-RemoteStore::RemoteStore(const RemoteStoreOptions& options, Metrics* metrics)
+RemoteStore::RemoteStore(const RemoteStoreOptions& options, metrics::Metrics* metrics)
     : options_(options),
       seal_(options.secret),
       metrics_(MakeCacheMetrics("redis", metrics)),
@@ -389,4 +389,4 @@ bool RemoteStore::WriteSome(Connection* connection, const std::vector<Write>& wr
   return outcome != Connection::Outcome::kFailed;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cache

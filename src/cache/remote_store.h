@@ -38,7 +38,7 @@
 
 struct redisReply;
 
-namespace penstock {
+namespace penstock::cache {
 
 // "penstock:1:KIND:<64 hexadecimal digits>"; parts are told apart by their lengths.
 std::string RemoteKey(char kind, std::initializer_list<std::string_view> parts);
@@ -64,7 +64,7 @@ class RemoteStore {
   static constexpr int kLateMax = 3;  // exchanges in a row: then the store is down
 
   // Starts the thread; does not wait for the server.
-  RemoteStore(const RemoteStoreOptions& options, Metrics* metrics);
+  RemoteStore(const RemoteStoreOptions& options, metrics::Metrics* metrics);
   ~RemoteStore();  // answers waiting look-ups, drops unwritten values
   RemoteStore(const RemoteStore&) = delete;
   RemoteStore& operator=(const RemoteStore&) = delete;
@@ -114,9 +114,9 @@ class RemoteStore {
   const RemoteStoreOptions options_;
   const RemoteSeal seal_;
   const CacheMetrics metrics_;
-  Counter& errors_;
-  Counter& dropped_;
-  Gauge& up_gauge_;
+  metrics::Counter& errors_;
+  metrics::Counter& dropped_;
+  metrics::Gauge& up_gauge_;
   std::atomic<bool> up_{false};
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -130,4 +130,4 @@ class RemoteStore {
   std::thread thread_;          // last: uses the members above
 };
 
-}  // namespace penstock
+}  // namespace penstock::cache

@@ -27,7 +27,7 @@
 
 extern char** environ;
 
-namespace penstock {
+namespace penstock::cache {
 namespace {
 
 using std::chrono::milliseconds;
@@ -139,7 +139,7 @@ class RemoteStoreTest : public testing::Test {
   pid_t pid_ = -1;
   int listener_ = -1;
   std::thread server_;
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   std::unique_ptr<RemoteStore> store_;
 };
 
@@ -724,4 +724,4 @@ TEST(RemoteKeyTest, TellsPartsApart) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cache

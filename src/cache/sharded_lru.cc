@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cache {
 namespace {
 
 // malloc's overhead per block, about.
@@ -244,4 +244,4 @@ size_t ShardedLru::entries() const {
   return entries;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cache

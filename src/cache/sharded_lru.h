@@ -23,7 +23,7 @@
 
 #include "cache/cache_metrics.h"
 
-namespace penstock {
+namespace penstock::cache {
 
 struct LruOptions {
   size_t bytes_max = 0;  // of all shards together; 0: nothing is ever held
@@ -82,4 +82,4 @@ class ShardedLru {
   std::unique_ptr<Shard[]> shards_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::cache

@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::cache {
 namespace {
 
 using std::chrono::seconds;
@@ -37,7 +37,7 @@ class ShardedLruTest : public testing::Test {
     cache->Put(0, key, {std::as_bytes(std::span(value))});
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   CacheMetrics counters_ = MakeCacheMetrics("token", &metrics_);
   std::chrono::steady_clock::time_point now_{seconds(1000)};
 };
@@ -191,4 +191,4 @@ TEST_F(ShardedLruTest, ManyThreads) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cache

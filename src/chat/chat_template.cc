@@ -10,7 +10,7 @@
 #include "chat/jinja_search.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::chat {
 namespace {
 
 using jinja::Interp;
@@ -162,7 +162,7 @@ Expected<ChatTemplate> ChatTemplate::Parse(std::string source, const jinja::Limi
                                    "chat_template");
   }
   auto tree = std::make_shared<jinja::Template>();
-  AppendSanitizedUtf8(source, &tree->source);
+  unicode::AppendSanitizedUtf8(source, &tree->source);
   try {
     tree->body = jinja::Parser(jinja::Tokenize(tree->source)).Parse();
     jinja::BindVariables(tree.get());
@@ -194,4 +194,4 @@ const std::set<std::string>& ChatTemplate::variables() const { return tree_->rea
 
 const std::string& ChatTemplate::source() const { return tree_->source; }
 
-}  // namespace penstock
+}  // namespace penstock::chat

@@ -26,8 +26,10 @@
 #include "common/status.h"
 
 namespace penstock {
-
 struct RequestContext;
+}  // namespace penstock
+
+namespace penstock::chat {
 
 namespace jinja {
 struct Template;
@@ -80,4 +82,4 @@ class ChatTemplate {
   jinja::Limits limits_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::chat

@@ -5,7 +5,7 @@
 
 #include "chat/chat_template.h"
 
-namespace penstock {
+namespace penstock::chat {
 namespace {
 
 // As templates with tools and reasoning are: a walk from the end, macros, tests by content.
@@ -55,6 +55,6 @@ void BM_Render(benchmark::State& state) {
 BENCHMARK(BM_Render)->Arg(2)->Arg(20)->Arg(200);
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::chat
 
 BENCHMARK_MAIN();

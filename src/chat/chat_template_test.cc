@@ -7,7 +7,7 @@
 #include <ctime>
 #include <thread>
 
-namespace penstock {
+namespace penstock::chat {
 namespace {
 
 using testing::HasSubstr;
@@ -250,4 +250,4 @@ TEST(ChatTemplate, CopiesAndThreadsShareTheTree) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::chat

@@ -14,7 +14,7 @@
 
 #include "chat/jinja_value.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 struct Filter;
 struct Test;
@@ -154,4 +154,4 @@ struct Template {
   std::set<std::string> reads;  // variables that come from outside
 };
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

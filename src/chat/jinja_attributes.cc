@@ -2,7 +2,7 @@
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_interp.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 Value LoopCycle(Interp&, const Value& self, const Args& args) {
@@ -149,4 +149,4 @@ Value Interp::FindAttribute(const Value& object, const Value& given) {
   return method == nullptr ? Value() : NewFunction(method->name, method->function, object);
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

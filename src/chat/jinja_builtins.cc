@@ -6,7 +6,7 @@
 #include <ctime>
 #include <iterator>
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 using std::string_view;
@@ -232,4 +232,4 @@ bool IsHiddenMethod(Kind kind, string_view name) {
   return kind == Kind::kDict && has(kHiddenOfDicts);
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

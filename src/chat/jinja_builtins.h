@@ -8,11 +8,11 @@
 
 #include "chat/jinja_interp.h"
 
-namespace penstock {
+namespace penstock::chat {
 class JsonValue;
 }
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 struct Filter {
   std::string_view name;
@@ -72,4 +72,4 @@ bool HasCase(std::string_view text, bool upper);
 std::string FloatText(double number);
 double RoundFloat(double number, int64_t digits);
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

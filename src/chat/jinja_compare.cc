@@ -7,7 +7,7 @@
 #include "common/seeded_hash.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 // 80 bits hold every int64 and every double.
@@ -215,7 +215,7 @@ bool Walker::Next(Value* item) {
     case Kind::kString: {
       const std::string_view text = source.text();
       if (at_ >= text.size()) return false;
-      const std::string_view c = text.substr(at_, Utf8Length(text[at_]));
+      const std::string_view c = text.substr(at_, unicode::Utf8Length(text[at_]));
       at_ += c.size();
       *item = source.Part(c);
       break;
@@ -270,4 +270,4 @@ ListBuilder Interp::ToItems(const Value& value) {
   return items;
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

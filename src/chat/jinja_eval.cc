@@ -4,7 +4,7 @@
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_interp.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 Value Interp::Eval(const Expr& expr) {
   Step();
@@ -315,4 +315,4 @@ Value Interp::NewFunction(std::string_view name, Function function, Value self) 
   return Value(Kind::kFunction, heap_.New<FunctionObject>(name, function, std::move(self)));
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -5,7 +5,7 @@
 #include "chat/jinja_interp.h"
 #include "common/request_context.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 // Output goes to a text of its own while it lives.
 class Interp::Capture {
@@ -461,4 +461,4 @@ Value Interp::RunMacro(const MacroObject& macro, std::vector<Value> arguments, V
   return capture.Take();
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

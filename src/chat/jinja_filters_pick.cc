@@ -5,7 +5,7 @@
 #include "chat/jinja_path.h"
 #include "unicode/lower_case.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 using std::string_view;
@@ -123,9 +123,9 @@ Value Path::Get(Value item) const {
 Value Folded(Interp& interp, const Value& value, bool fold) {
   if (!fold || !value.is_string()) return value;
   interp.heap().CheckMemory(value.text().size() * 3);
-  return interp.Text(LowerCase(value.text()));
+  return interp.Text(unicode::LowerCase(value.text()));
 }
 
 std::span<const Filter> PickFilters() { return kFilters; }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -4,7 +4,7 @@
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_path.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 using std::string_view;
@@ -286,4 +286,4 @@ constexpr Filter kSequenceFilters[] = {
 
 std::span<const Filter> SequenceFilters() { return kSequenceFilters; }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

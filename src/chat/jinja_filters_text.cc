@@ -10,7 +10,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 using std::string_view;
@@ -63,7 +63,7 @@ Value Title(Interp& interp, const Value& input, const Args& args) {
   bool begins = true;
   for (size_t at = 0; at < text.size();) {
     int length = 0;
-    const char32_t c = DecodeUtf8(text.data() + at, &length);
+    const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
     const string_view bytes = text.substr(at, length);
     if (IsPythonSpace(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<') {
       flush(at);
@@ -148,11 +148,12 @@ Value WordCount(Interp& interp, const Value& input, const Args& args) {
   bool inside = false;
   for (size_t at = 0; at < text.size();) {
     int length = 0;
-    const char32_t c = DecodeUtf8(text.data() + at, &length);
+    const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
     at += length;
-    const UnicodeCategory category = UnicodeCategoryOf(c);
-    const bool word = c == '_' || (category >= kCatLl && category <= kCatLu) ||
-                      category == kCatNd || category == kCatNl || category == kCatNo;
+    const unicode::UnicodeCategory category = unicode::UnicodeCategoryOf(c);
+    const bool word = c == '_' || (category >= unicode::kCatLl && category <= unicode::kCatLu) ||
+                      category == unicode::kCatNd || category == unicode::kCatNl ||
+                      category == unicode::kCatNo;
     count += word && !inside;
     inside = word;
   }
@@ -372,4 +373,4 @@ constexpr Filter kFilters[] = {
 
 std::span<const Filter> TextFilters() { return kFilters; }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

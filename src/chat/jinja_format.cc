@@ -6,7 +6,7 @@
 #include "chat/jinja_number_format.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 using std::string_view;
@@ -31,7 +31,7 @@ FormatSpec ParseSpec(string_view text) {
     text.remove_prefix(1);
     return c;
   };
-  const size_t first = text.empty() ? 0 : Utf8Length(text[0]);
+  const size_t first = text.empty() ? 0 : unicode::Utf8Length(text[0]);
   if (first > 0 && text.size() > first && IsAlign(text[first])) {
     spec.fill = text.substr(0, first);
     spec.align = text[first];
@@ -69,7 +69,7 @@ void FormatInt(const FormatSpec& spec, int64_t number, TextBuilder* to) {
   if (type == 'c') {
     if (number < 0 || number > 0x10FFFF) Fail("no such character");
     std::string out;
-    AppendUtf8(static_cast<char32_t>(number), &out);
+    unicode::AppendUtf8(static_cast<char32_t>(number), &out);
     return AddPadded(spec, "", out, false, to);
   }
   if (string_view("dxXob").find(type) == string_view::npos) Fail("no such format of an integer");
@@ -123,7 +123,7 @@ Value FormatValue(Interp& interp, const Value& value, string_view text) {
   string_view cut = value.text();
   if (spec.precision >= 0) {
     size_t at = 0;
-    for (int i = 0; i < spec.precision && at < cut.size(); ++i) at += Utf8Length(cut[at]);
+    for (int i = 0; i < spec.precision && at < cut.size(); ++i) at += unicode::Utf8Length(cut[at]);
     cut = cut.substr(0, at);
   }
   AddPadded(spec, "", cut, false, &out);
@@ -282,7 +282,7 @@ std::string Grouped(const std::string& digits, char comma) {
 
 void AddPadded(const FormatSpec& spec, string_view head, string_view body, bool right,
                TextBuilder* out) {
-  const auto size = static_cast<int64_t>(head.size() + Utf8Count(body));
+  const auto size = static_cast<int64_t>(head.size() + unicode::Utf8Count(body));
   const int64_t missing = std::max<int64_t>(spec.width - size, 0);
   const auto fill = [&](int64_t count) {
     for (; count > 0; --count) out->Add(spec.fill);
@@ -301,4 +301,4 @@ Value FormatBraces(Interp& interp, const Value& text, const Args& args) {
   return Formatter(interp, args).Run(text.text(), 0);
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -4,7 +4,7 @@
 #include "chat/json_value.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 // Bytes of a parsed document and of its tree, a byte of text: "[0,0," has an element every two.
@@ -15,7 +15,7 @@ constexpr size_t kParsedBytes = 64;
 Value BorrowedText(Interp& interp, std::string_view text) {
   if (IsValidUtf8(text)) return Value::Borrowed(text);
   std::string clean;
-  AppendSanitizedUtf8(text, &clean);
+  unicode::AppendSanitizedUtf8(text, &clean);
   return interp.Text(std::move(clean));
 }
 
@@ -58,4 +58,4 @@ Value FromJson(Interp& interp, const Value& value, const Args& args) {
   return FromJsonValue(interp, *parsed, Texts::kCopied);
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

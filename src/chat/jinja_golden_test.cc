@@ -9,7 +9,7 @@
 
 #include "chat/chat_template.h"
 
-namespace penstock {
+namespace penstock::chat {
 namespace {
 
 TEST(JinjaGolden, AnswersAsPython) {
@@ -41,4 +41,4 @@ TEST(JinjaGolden, AnswersAsPython) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::chat

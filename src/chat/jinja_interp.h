@@ -15,9 +15,11 @@
 
 namespace penstock {
 struct RequestContext;
-}
+}  // namespace penstock
 
-namespace penstock::jinja {
+namespace penstock::chat {}
+
+namespace penstock::chat::jinja {
 
 // Arguments of a call, evaluated.
 struct Args {
@@ -344,4 +346,4 @@ class Interp {
   int line_ = 0;
 };
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

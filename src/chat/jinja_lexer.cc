@@ -9,7 +9,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 constexpr std::array<std::string_view, 6> kLongOperators = {"//", "**", "==", "!=", ">=", "<="};
@@ -19,17 +19,17 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 bool IsNameCharacter(char32_t c) {
   if (c < 0x80) return IsDigit(char(c)) || c == '_' || (c | 32) - 'a' < 26u;
-  switch (UnicodeCategoryOf(c)) {
-    case kCatLl:
-    case kCatLm:
-    case kCatLo:
-    case kCatLt:
-    case kCatLu:
-    case kCatNl:
-    case kCatNd:
-    case kCatMn:
-    case kCatMc:
-    case kCatPc:
+  switch (unicode::UnicodeCategoryOf(c)) {
+    case unicode::kCatLl:
+    case unicode::kCatLm:
+    case unicode::kCatLo:
+    case unicode::kCatLt:
+    case unicode::kCatLu:
+    case unicode::kCatNl:
+    case unicode::kCatNd:
+    case unicode::kCatMn:
+    case unicode::kCatMc:
+    case unicode::kCatPc:
       return true;
     default:
       return false;
@@ -195,7 +195,7 @@ class Lexer {
     while (at_ < text_.size()) {
       if (TagEnd(variable)) return;
       int length = 0;
-      const char32_t c = DecodeUtf8(text_.data() + at_, &length);
+      const char32_t c = unicode::DecodeUtf8(text_.data() + at_, &length);
       if (IsPythonSpace(c)) {
         SkipSpace();
       } else if (IsDigit(text_[at_])) {
@@ -215,7 +215,7 @@ class Lexer {
     const std::string_view rest = Rest();
     while (bytes < rest.size()) {
       int length = 0;
-      if (!IsNameCharacter(DecodeUtf8(rest.data() + bytes, &length))) break;
+      if (!IsNameCharacter(unicode::DecodeUtf8(rest.data() + bytes, &length))) break;
       bytes += length;
     }
     Push(TokenKind::kName, rest.substr(0, bytes));
@@ -230,8 +230,8 @@ class Lexer {
     }
     if (bytes == 0 && kShortOperators.find(rest[0]) != kShortOperators.npos) bytes = 1;
     if (bytes == 0)
-      FailAt(line_,
-             "unexpected character '" + std::string(rest.substr(0, Utf8Length(rest[0]))) + "'");
+      FailAt(line_, "unexpected character '" +
+                        std::string(rest.substr(0, unicode::Utf8Length(rest[0]))) + "'");
     const char c = rest[0];
     if (c == '{' || c == '(' || c == '[') open_.push_back(c == '{' ? '}' : c == '(' ? ')' : ']');
     if (c == '}' || c == ')' || c == ']') {
@@ -348,7 +348,7 @@ size_t Unescape(std::string_view rest, int line, std::string* out) {
   }
   size_t used = 0;
   if (c >= '0' && c <= '7') {
-    AppendUtf8(Code(rest, 3, 8, &used), out);
+    unicode::AppendUtf8(Code(rest, 3, 8, &used), out);
     return used;
   }
   if (c == 'N') FailAt(line, "escapes of the form \\N{...} are not supported");
@@ -356,14 +356,15 @@ size_t Unescape(std::string_view rest, int line, std::string* out) {
     const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
     const uint32_t code = Code(rest.substr(1), digits, 16, &used);
     if (used != digits || code > 0x10FFFF) FailAt(line, "a string has a broken escape");
-    AppendUtf8(code >= 0xD800 && code < 0xE000 ? kReplacementChar : char32_t{code}, out);
+    unicode::AppendUtf8(
+        code >= 0xD800 && code < 0xE000 ? unicode::kReplacementChar : char32_t{code}, out);
     return 1 + digits;
   }
   out->push_back('\\');
   if (static_cast<unsigned char>(c) < 0x80) return 0;
   // Python makes such a character an escape first, and then reads two backslashes as one.
   int length = 0;
-  const char32_t code = DecodeUtf8(rest.data(), &length);
+  const char32_t code = unicode::DecodeUtf8(rest.data(), &length);
   char hex[16];
   const char* format = code < 0x100 ? "x%02x" : code < 0x10000 ? "u%04x" : "U%08x";
   std::snprintf(hex, sizeof hex, format, static_cast<unsigned>(code));
@@ -405,7 +406,7 @@ bool IsPythonSpace(char32_t c) {
 std::string_view StripLeft(std::string_view text) {
   while (!text.empty()) {
     int length = 0;
-    if (!IsPythonSpace(DecodeUtf8(text.data(), &length))) break;
+    if (!IsPythonSpace(unicode::DecodeUtf8(text.data(), &length))) break;
     text.remove_prefix(length);
   }
   return text;
@@ -414,7 +415,7 @@ std::string_view StripLeft(std::string_view text) {
 std::string_view StripRight(std::string_view text) {
   while (!text.empty()) {
     int length = 0;
-    if (!IsPythonSpace(DecodeUtf8Before(text.data() + text.size(), &length))) break;
+    if (!IsPythonSpace(unicode::DecodeUtf8Before(text.data() + text.size(), &length))) break;
     text.remove_suffix(length);
   }
   return text;
@@ -422,4 +423,4 @@ std::string_view StripRight(std::string_view text) {
 
 std::vector<Token> Tokenize(std::string_view source) { return Lexer(source).Run(); }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 enum class TokenKind : uint8_t {
   kData,
@@ -51,4 +51,4 @@ bool IsPythonSpace(char32_t c);
 std::string_view StripLeft(std::string_view text);
 std::string_view StripRight(std::string_view text);
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

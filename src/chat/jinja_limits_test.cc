@@ -8,7 +8,7 @@
 #include "chat/chat_template.h"
 #include "common/one_hash_test_util.h"
 
-namespace penstock {
+namespace penstock::chat {
 namespace {
 
 using testing::HasSubstr;
@@ -250,4 +250,4 @@ TEST(JinjaLimits, SizeOfTemplates) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::chat

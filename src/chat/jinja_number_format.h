@@ -6,7 +6,7 @@
 
 #include "chat/jinja_interp.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 // Widths and precisions above this are refused.
 inline constexpr int kFormatWidthMax = 100'000;
@@ -30,4 +30,4 @@ void AddPadded(const FormatSpec& spec, std::string_view head, std::string_view b
                TextBuilder* out);
 std::string Grouped(const std::string& digits, char comma);
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

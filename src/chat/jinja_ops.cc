@@ -6,7 +6,7 @@
 #include "chat/jinja_interp.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 [[noreturn]] void FailOverflow() { Fail("integers beyond 64 bits are not supported"); }
@@ -164,7 +164,7 @@ int64_t Index(int64_t index, int64_t size) {
 // Bytes of `text` before its character `count`.
 size_t ByteAt(std::string_view text, int64_t count) {
   size_t at = 0;
-  for (; count > 0 && at < text.size(); --count) at += Utf8Length(text[at]);
+  for (; count > 0 && at < text.size(); --count) at += unicode::Utf8Length(text[at]);
   return at;
 }
 
@@ -175,7 +175,7 @@ Value Character(Interp& interp, const Value& value, int64_t index) {
   index = Index(index, size);
   const size_t at = index < 0 ? text.size() : ByteAt(text, index);
   if (at >= text.size()) return Value();
-  Value part = value.Part(text.substr(at, Utf8Length(text[at])));
+  Value part = value.Part(text.substr(at, unicode::Utf8Length(text[at])));
   return value.is_markup() ? std::move(part).AsMarkup() : part;
 }
 
@@ -248,7 +248,7 @@ Value SliceText(Interp& interp, const Value& value, const SliceBounds& bounds, i
   if (!ascii) {
     held.Add(HeapBytes(size * sizeof(uint32_t)));
     places.reserve(size);
-    for (size_t at = 0; at < text.size(); at += Utf8Length(text[at])) {
+    for (size_t at = 0; at < text.size(); at += unicode::Utf8Length(text[at])) {
       places.push_back(static_cast<uint32_t>(at));
     }
   }
@@ -256,7 +256,7 @@ Value SliceText(Interp& interp, const Value& value, const SliceBounds& bounds, i
   for (int64_t i = 0; i < bounds.count; ++i) {
     const int64_t index = bounds.start + i * bounds.step;
     const size_t at = ascii ? index : places[index];
-    out.Add(text.substr(at, Utf8Length(text[at])));
+    out.Add(text.substr(at, unicode::Utf8Length(text[at])));
   }
   return markup(out.Done());
 }
@@ -366,7 +366,7 @@ int64_t Interp::Length(const Value& value) {
       return 0;
     case Kind::kString:
       heap_.StepBytes(value.text().size());
-      return static_cast<int64_t>(Utf8Count(value.text()));
+      return static_cast<int64_t>(unicode::Utf8Count(value.text()));
     case Kind::kList:
     case Kind::kTuple:
       return static_cast<int64_t>(value.as<ListObject>().items.size());
@@ -383,4 +383,4 @@ int64_t Interp::Length(const Value& value) {
   }
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -5,7 +5,7 @@
 
 #include "chat/jinja_builtins.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 // Python's compiler takes no more loops in each other.
@@ -332,4 +332,4 @@ ExprPtr Parser::ParseTargetName() {
   return name;
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -7,7 +7,7 @@
 #include "chat/jinja_ast.h"
 #include "chat/jinja_lexer.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 // Levels of expressions in each other, and of blocks in each other. Python's own compiler takes
 // fewer.
@@ -103,4 +103,4 @@ class Parser {
   int depth_ = 0;   // of the expression being parsed
 };
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

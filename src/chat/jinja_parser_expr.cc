@@ -4,7 +4,7 @@
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_parser.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 // One expression inside another.
 class Parser::Level {
@@ -458,4 +458,4 @@ ExprPtr Parser::ParseTest(ExprPtr input) {
   return negated ? New(ExprKind::kNot, line, std::move(test)) : std::move(test);
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

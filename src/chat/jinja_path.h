@@ -4,7 +4,7 @@
 
 #include "chat/jinja_interp.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 // "a.b.0" or an index: what an `attribute` argument asks of each item. Missing, or Jinja's none:
 // the item itself.
@@ -50,4 +50,4 @@ Value Lazy(Interp& interp, Fill&& fill) {
   return value;
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -6,7 +6,7 @@
 #include "chat/jinja_number_format.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 using std::string_view;
@@ -159,7 +159,7 @@ class Percent {
     if (spec.type == 'c') {
       if (value.is_int() && value.integer() >= 0 && value.integer() <= 0x10FFFF) {
         std::string character;
-        AppendUtf8(static_cast<char32_t>(value.integer()), &character);
+        unicode::AppendUtf8(static_cast<char32_t>(value.integer()), &character);
         all.Add(character);
       } else if (value.is_string() && interp_.Length(value) == 1) {
         all.Add(value.text());
@@ -173,7 +173,8 @@ class Percent {
     string_view text = all.view();
     if (spec.precision >= 0) {
       size_t at = 0;
-      for (int i = 0; i < spec.precision && at < text.size(); ++i) at += Utf8Length(text[at]);
+      for (int i = 0; i < spec.precision && at < text.size(); ++i)
+        at += unicode::Utf8Length(text[at]);
       text = text.substr(0, at);
     }
     spec.fill = " ";
@@ -214,4 +215,4 @@ Value FormatPercent(Interp& interp, const Value& text, const Value& values) {
   return text.is_markup() ? std::move(out).AsMarkup() : out;
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

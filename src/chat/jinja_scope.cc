@@ -9,7 +9,7 @@
 #include "chat/jinja_lexer.h"
 #include "chat/jinja_walk.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 // Names copied while branches are compared; bounds what a hostile template can make of it.
@@ -331,4 +331,4 @@ void BindVariables(Template* tree) {
   Binder(tree).Run();
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -5,10 +5,10 @@
 
 #include "chat/jinja_ast.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 // Throws Error with the line: kUnsupported where a filter, a test or a function is not known and
 // the template does not itself ask whether it is there ('x' is filter, f is defined).
 void BindVariables(Template* tree);
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

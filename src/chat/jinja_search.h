@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 // As text.find(needle, from). std::string_view's own is quadratic at worst.
 inline size_t FindText(std::string_view text, std::string_view needle, size_t from = 0) {
@@ -47,4 +47,4 @@ class BackwardSearch {
   std::vector<uint32_t> borders_;
 };
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -1,7 +1,7 @@
 // Tests: what stands behind `is`.
 #include "chat/jinja_builtins.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 void None(const Args& args) {
@@ -158,4 +158,4 @@ const Test* FindTest(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -10,20 +10,20 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 bool IsPrintable(char32_t c) {
   if (c < 0x7F) return c >= 0x20;
-  switch (UnicodeCategoryOf(c)) {
-    case kCatCc:
-    case kCatCf:
-    case kCatCn:
-    case kCatCo:
-    case kCatCs:
-    case kCatZl:
-    case kCatZp:
-    case kCatZs:
+  switch (unicode::UnicodeCategoryOf(c)) {
+    case unicode::kCatCc:
+    case unicode::kCatCf:
+    case unicode::kCatCn:
+    case unicode::kCatCo:
+    case unicode::kCatCs:
+    case unicode::kCatZl:
+    case unicode::kCatZp:
+    case unicode::kCatZs:
       return false;
     default:
       return true;
@@ -36,7 +36,7 @@ void AppendQuoted(std::string_view text, TextBuilder* out) {
   out->Add(1, quote);
   for (size_t at = 0; at < text.size();) {
     int length = 0;
-    const char32_t c = DecodeUtf8(text.data() + at, &length);
+    const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
     const std::string_view bytes = text.substr(at, length);
     at += length;
     if (c == '\\' || c == static_cast<unsigned char>(quote)) {
@@ -321,4 +321,4 @@ std::string_view TextArg(const Value& value, std::string_view absent) {
   return value.text();
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -6,7 +6,7 @@
 #include "chat/jinja_search.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 using std::string_view;
@@ -47,7 +47,7 @@ Span PartOf(Interp& interp, const Value& self, const std::vector<Value>& args) {
   span.empty_range = start > stop;
   const auto byte_of = [&](int64_t count) {
     size_t at = 0;
-    for (; count > 0 && at < text.size(); --count) at += Utf8Length(text[at]);
+    for (; count > 0 && at < text.size(); --count) at += unicode::Utf8Length(text[at]);
     return at;
   };
   span.begin = byte_of(start);
@@ -67,7 +67,7 @@ int64_t Search(Interp& interp, const Value& self, const Args& args, bool last) {
   const ScopedBytes held(interp.heap(), last ? BackwardSearch::BytesFor(needle) : 0);
   const size_t at = last ? BackwardSearch(needle).Find(part) : FindText(part, needle);
   if (at == part.npos) return -1;
-  return static_cast<int64_t>(Utf8Count(text.substr(0, span.begin + at)));
+  return static_cast<int64_t>(unicode::Utf8Count(text.substr(0, span.begin + at)));
 }
 
 template <bool last>
@@ -89,7 +89,7 @@ Value Count(Interp& interp, const Value& self, const Args& args) {
   interp.heap().StepBytes(self.text().size());
   if (span.empty_range) return Value::Int(0);
   const string_view part = self.text().substr(span.begin, span.end - span.begin);
-  if (needle.empty()) return Value::Int(static_cast<int64_t>(Utf8Count(part)) + 1);
+  if (needle.empty()) return Value::Int(static_cast<int64_t>(unicode::Utf8Count(part)) + 1);
   int64_t count = 0;
   for (size_t at = FindText(part, needle); at != part.npos;
        at = FindText(part, needle, at + needle.size())) {
@@ -131,16 +131,16 @@ Value Strip(Interp& interp, const Value& self, const Args& args) {
   const auto has = [&](string_view c) {
     interp.heap().Step(1 + set.size() / 64);
     for (size_t at = set.find(c); at != set.npos; at = set.find(c, at + 1)) {
-      if (!IsUtf8Continuation(set[at])) return true;
+      if (!unicode::IsUtf8Continuation(set[at])) return true;
     }
     return false;
   };
-  while (left && !text.empty() && has(text.substr(0, Utf8Length(text[0])))) {
-    text.remove_prefix(Utf8Length(text[0]));
+  while (left && !text.empty() && has(text.substr(0, unicode::Utf8Length(text[0])))) {
+    text.remove_prefix(unicode::Utf8Length(text[0]));
   }
   while (right && !text.empty()) {
     int length = 0;
-    DecodeUtf8Before(text.data() + text.size(), &length);
+    unicode::DecodeUtf8Before(text.data() + text.size(), &length);
     if (!has(text.substr(text.size() - length))) break;
     text.remove_suffix(length);
   }
@@ -187,7 +187,7 @@ void SplitSpaces(Interp& interp, const Value& self, int64_t most, ListBuilder* o
     size_t at = 0;
     while (at < rest.size()) {
       int length = 0;
-      if (IsPythonSpace(DecodeUtf8(rest.data() + at, &length))) break;
+      if (IsPythonSpace(unicode::DecodeUtf8(rest.data() + at, &length))) break;
       at += length;
     }
     out->Add(Same(self, self.Part(rest.substr(0, at))));
@@ -207,7 +207,7 @@ void SplitSpacesRight(const Value& self, int64_t most, ListBuilder* out) {
     size_t at = rest.size();
     while (at > 0) {
       int length = 0;
-      if (IsPythonSpace(DecodeUtf8Before(rest.data() + at, &length))) break;
+      if (IsPythonSpace(unicode::DecodeUtf8Before(rest.data() + at, &length))) break;
       at -= length;
     }
     out->Add(Same(self, self.Part(rest.substr(at))));
@@ -284,7 +284,7 @@ constexpr Named kMethods[] = {{"count", Count},
 size_t LineLength(string_view text, size_t* with_end) {
   for (size_t at = 0; at < text.size();) {
     int length = 0;
-    const char32_t c = DecodeUtf8(text.data() + at, &length);
+    const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
     const bool end =
         (c >= 10 && c <= 13) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
     if (end) {
@@ -300,4 +300,4 @@ size_t LineLength(string_view text, size_t* with_end) {
 
 std::span<const Named> TextMethods() { return kMethods; }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

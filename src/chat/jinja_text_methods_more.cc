@@ -10,7 +10,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 using std::string_view;
@@ -28,7 +28,7 @@ Value SameKind(const Value& self, Value text) {
 Value Lower(Interp& interp, const Value& self, const Args& args) {
   NoArguments(args);
   interp.heap().CheckMemory(self.text().size() * 3);
-  return SameKind(self, interp.Text(LowerCase(self.text())));
+  return SameKind(self, interp.Text(unicode::LowerCase(self.text())));
 }
 
 // change(c, bytes, &out) appends what becomes of a character, which has these bytes.
@@ -40,7 +40,7 @@ Value Changed(Interp& interp, const Value& self, Change change) {
   std::string piece;
   for (size_t at = 0; at < text.size();) {
     int length = 0;
-    const char32_t c = DecodeUtf8(text.data() + at, &length);
+    const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
     change(c, text.substr(at, length), &piece);
     at += length;
     if (piece.size() < kPieceBytes && at < text.size()) continue;
@@ -62,7 +62,7 @@ Value Capitalize(Interp& interp, const Value& self, const Args& args) {
   if (text.empty()) return self;
   int length = 0;
   std::string first;
-  AppendTitleCase(DecodeUtf8(text.data(), &length), &first);
+  AppendTitleCase(unicode::DecodeUtf8(text.data(), &length), &first);
   const Value rest = Folded(interp, self.Part(text.substr(length)), true);
   TextBuilder out(interp.heap());
   out.Add(first);
@@ -78,7 +78,7 @@ Value Title(Interp& interp, const Value& self, const Args& args) {
   bool inside = false;
   return Changed(interp, self, [&](char32_t c, string_view bytes, std::string* out) {
     if (inside) {
-      *out += LowerCase(bytes);
+      *out += unicode::LowerCase(bytes);
     } else {
       AppendTitleCase(c, out);
     }
@@ -90,7 +90,7 @@ Value SwapCase(Interp& interp, const Value& self, const Args& args) {
   NoArguments(args);
   return Changed(interp, self, [](char32_t c, string_view bytes, std::string* out) {
     if (IsUpperLetter(c)) {
-      *out += LowerCase(bytes);
+      *out += unicode::LowerCase(bytes);
     } else if (IsLowerLetter(c)) {
       AppendUpperCase(c, out);
     } else {
@@ -108,7 +108,7 @@ Value Justify(Interp& interp, const Value& self, const Args& args) {
   Value given[2];
   args.Bind("ljust", {"width", "fillchar"}, 1, given);
   const string_view sign = TextArg(given[1], " ");
-  if (Utf8Count(sign) != 1) Fail("the fill character must be one character");
+  if (unicode::Utf8Count(sign) != 1) Fail("the fill character must be one character");
   const int64_t missing = IntArg(given[0], 0) - interp.Length(self);
   if (missing <= 0) return self;
   // Python puts the odd one to the left where the width is odd.
@@ -170,7 +170,7 @@ Value Replace(Interp& interp, const Value& self, const Args& args) {
       out.Add(fresh.text());
       interp.Step();
       if (at >= text.size()) break;
-      const int length = Utf8Length(text[at]);
+      const int length = unicode::Utf8Length(text[at]);
       out.Add(text.substr(at, length));
       at += length;
     }
@@ -213,24 +213,24 @@ Value All(Interp& interp, const Value& self, const Args& args, bool empty, Is is
   if (text.empty()) return Value::Bool(empty);
   for (size_t at = 0; at < text.size();) {
     int length = 0;
-    if (!is(DecodeUtf8(text.data() + at, &length))) return Value::Bool(false);
+    if (!is(unicode::DecodeUtf8(text.data() + at, &length))) return Value::Bool(false);
     at += length;
   }
   return Value::Bool(true);
 }
 
 bool IsAlpha(char32_t c) {
-  const UnicodeCategory category = UnicodeCategoryOf(c);
-  return category >= kCatLl && category <= kCatLu;
+  const unicode::UnicodeCategory category = unicode::UnicodeCategoryOf(c);
+  return category >= unicode::kCatLl && category <= unicode::kCatLu;
 }
-bool IsDecimal(char32_t c) { return UnicodeCategoryOf(c) == kCatNd; }
+bool IsDecimal(char32_t c) { return unicode::UnicodeCategoryOf(c) == unicode::kCatNd; }
 bool IsDigit(char32_t c) {  // superscripts, too
   return IsDecimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
          (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089);
 }
 bool IsNumeric(char32_t c) {
-  const UnicodeCategory category = UnicodeCategoryOf(c);
-  return category == kCatNd || category == kCatNl || category == kCatNo;
+  const unicode::UnicodeCategory category = unicode::UnicodeCategoryOf(c);
+  return category == unicode::kCatNd || category == unicode::kCatNl || category == unicode::kCatNo;
 }
 
 template <bool (*is)(char32_t)>
@@ -245,8 +245,8 @@ Value IsAscii(Interp& interp, const Value& self, const Args& args) {
 
 Value IsPrintable(Interp& interp, const Value& self, const Args& args) {
   return All(interp, self, args, true, [](char32_t c) {
-    const UnicodeCategory category = UnicodeCategoryOf(c);
-    return c == ' ' || (category > kCatCs && category < kCatZl);
+    const unicode::UnicodeCategory category = unicode::UnicodeCategoryOf(c);
+    return c == ' ' || (category > unicode::kCatCs && category < unicode::kCatZl);
   });
 }
 
@@ -264,7 +264,7 @@ Value IsTitle(Interp& interp, const Value& self, const Args& args) {
   bool any = false, inside = false;
   for (size_t at = 0; at < text.size();) {
     int length = 0;
-    const char32_t c = DecodeUtf8(text.data() + at, &length);
+    const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
     at += length;
     const bool big = IsUpperLetter(c) || IsTitleLetter(c);
     if (big == inside && (big || IsLowerLetter(c))) return Value::Bool(false);
@@ -306,7 +306,7 @@ bool HasCase(string_view text, bool upper) {
   bool any = false;
   for (size_t at = 0; at < text.size();) {
     int length = 0;
-    const char32_t c = DecodeUtf8(text.data() + at, &length);
+    const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
     at += length;
     if ((upper ? IsLowerLetter(c) : IsUpperLetter(c)) || IsTitleLetter(c)) return false;
     any |= upper ? IsUpperLetter(c) : IsLowerLetter(c);
@@ -316,4 +316,4 @@ bool HasCase(string_view text, bool upper) {
 
 std::span<const Named> TextLineMethods() { return kMoreMethods; }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -6,7 +6,7 @@
 #include "chat/jinja_builtins.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 using std::string_view;
@@ -116,7 +116,7 @@ class JsonPrinter {
     size_t plain = 0;  // the first byte that is not written yet
     for (size_t at = 0; at < text.size();) {
       int length = 0;
-      const char32_t c = DecodeUtf8(text.data() + at, &length);
+      const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
       const size_t sign = c < 0x80 ? kSigns.find(char(c)) : string_view::npos;
       if (c >= 0x20 && sign == string_view::npos && (c < 0x7F || !ascii || c == 0x7F)) {
         at += length;
@@ -176,4 +176,4 @@ Value ToJson(Interp& interp, const Value& value, const Args& args) {
   return out.Done();
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

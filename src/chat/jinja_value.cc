@@ -6,7 +6,7 @@
 #include "common/seeded_hash.h"
 #include "unicode/utf8.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 // Dicts with more entries find theirs by hash.
@@ -22,7 +22,7 @@ std::string Shown(std::string_view text) {
   constexpr size_t kBytesMax = 4096;
   if (text.size() <= kBytesMax) return std::string(text);
   size_t end = kBytesMax;
-  while (end > 0 && IsUtf8Continuation(text[end])) --end;
+  while (end > 0 && unicode::IsUtf8Continuation(text[end])) --end;
   return std::string(text.substr(0, end)) + "...";
 }
 
@@ -203,4 +203,4 @@ void DictObject::Set(Interp& interp, const Value& key, Value value) {
   }
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -19,7 +19,7 @@
 #include "common/held_memory.h"
 #include "common/status.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 struct Error {
   StatusCode code = StatusCode::kInvalidArgument;
@@ -343,4 +343,4 @@ struct JoinerObject : Object {
   bool used = false;
 };
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

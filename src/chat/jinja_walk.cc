@@ -4,7 +4,7 @@
 
 #include "chat/jinja_builtins.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 namespace {
 
 using VisitExpr = std::function<void(const Expr&)>;
@@ -163,4 +163,4 @@ ExprPtr CopyTarget(const Expr& target) {
   return copy;
 }
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

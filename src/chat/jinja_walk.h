@@ -6,7 +6,7 @@
 
 #include "chat/jinja_ast.h"
 
-namespace penstock::jinja {
+namespace penstock::chat::jinja {
 
 // The expressions right below this one: operands, then the arguments of a call.
 template <typename Visit>
@@ -31,4 +31,4 @@ void CheckNames(const Template& tree);
 // A copy of a target: names and tuples.
 ExprPtr CopyTarget(const Expr& target);
 
-}  // namespace penstock::jinja
+}  // namespace penstock::chat::jinja

@@ -7,7 +7,7 @@
 #include "common/json.h"
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::chat {
 namespace {
 
 // In objects with more members keys that repeat are found by sorting.
@@ -239,4 +239,4 @@ std::string JsonValue::Print() const {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::chat

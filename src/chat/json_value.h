@@ -14,11 +14,13 @@
 #include "common/status.h"
 
 namespace penstock {
-
 class HeldMemory;
 class JsonElement;
 class JsonWriter;
 struct RequestContext;
+}  // namespace penstock
+
+namespace penstock::chat {
 
 class JsonValue {
  public:
@@ -90,4 +92,4 @@ class JsonValue {
   std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object> value_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::chat

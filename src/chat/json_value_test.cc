@@ -10,7 +10,7 @@
 #include "common/one_hash_test_util.h"
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::chat {
 namespace {
 
 JsonValue Parse(std::string_view text) {
@@ -118,4 +118,4 @@ TEST(JsonValue, KeysOfOneHashTakeNoLonger) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::chat

@@ -6,7 +6,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::chat {
 namespace {
 
 constexpr char32_t kCapitalIota = 0x399;
@@ -53,8 +53,8 @@ const std::unordered_map<char32_t, char32_t>& Uppers() {
   static const auto* const map = [] {
     auto* uppers = new std::unordered_map<char32_t, char32_t>();
     for (char32_t c = 0; c <= 0x10FFFF; ++c) {
-      if ((UnicodeProps(c) & kUniHasLower) == 0) continue;
-      const auto lower = LowercaseOf(c);
+      if ((unicode::UnicodeProps(c) & unicode::kUniHasLower) == 0) continue;
+      const auto lower = unicode::LowercaseOf(c);
       if (lower.size() == 1) uppers->emplace(lower[0], c);
     }
     return uppers;
@@ -90,44 +90,46 @@ int UpperOf(char32_t c, char32_t out[3]) {
 void AppendUpperCase(char32_t c, std::string* out) {
   char32_t upper[3];
   const int count = UpperOf(c, upper);
-  for (int i = 0; i < count; ++i) AppendUtf8(upper[i], out);
+  for (int i = 0; i < count; ++i) unicode::AppendUtf8(upper[i], out);
 }
 
 void AppendTitleCase(char32_t c, std::string* out) {
-  if (c >= 0x1F80 && c <= 0x1FAF) return AppendUtf8(c | 8, out);
-  if (c == 0x1FB3 || c == 0x1FC3 || c == 0x1FF3) return AppendUtf8(c + 9, out);
-  if (c == 0x1FBC || c == 0x1FCC || c == 0x1FFC) return AppendUtf8(c, out);
-  if (c >= 0x1C4 && c <= 0x1CC) return AppendUtf8(0x1C5 + (c - 0x1C4) / 3 * 3, out);
-  if (c >= 0x1F1 && c <= 0x1F3) return AppendUtf8(0x1F2, out);
+  if (c >= 0x1F80 && c <= 0x1FAF) return unicode::AppendUtf8(c | 8, out);
+  if (c == 0x1FB3 || c == 0x1FC3 || c == 0x1FF3) return unicode::AppendUtf8(c + 9, out);
+  if (c == 0x1FBC || c == 0x1FCC || c == 0x1FFC) return unicode::AppendUtf8(c, out);
+  if (c >= 0x1C4 && c <= 0x1CC) return unicode::AppendUtf8(0x1C5 + (c - 0x1C4) / 3 * 3, out);
+  if (c >= 0x1F1 && c <= 0x1F3) return unicode::AppendUtf8(0x1F2, out);
   if (c == 0x149) return AppendUpperCase(c, out);
-  if (c >= 0x10D0 && c <= 0x10FF) return AppendUtf8(c, out);  // Georgian has no title case
+  if (c >= 0x10D0 && c <= 0x10FF) return unicode::AppendUtf8(c, out);  // Georgian has no title case
   char32_t upper[3];
   const int count = UpperOf(c, upper);
-  AppendUtf8(upper[0], out);
+  unicode::AppendUtf8(upper[0], out);
   for (int i = 1; i < count; ++i) {
     char32_t next = upper[i];
     if (next == kCapitalIota && i == count - 1) {
       next = kIotaBelow;
-    } else if ((UnicodeProps(next) & kUniHasLower) != 0) {
-      next = LowercaseOf(next)[0];
+    } else if ((unicode::UnicodeProps(next) & unicode::kUniHasLower) != 0) {
+      next = unicode::LowercaseOf(next)[0];
     }
-    AppendUtf8(next, out);
+    unicode::AppendUtf8(next, out);
   }
 }
 
 bool IsLowerLetter(char32_t c) {
   if (c < 0x80) return c >= 'a' && c <= 'z';
   // Other_Lowercase: ordinals, modifier letters, small numerals and circled letters.
-  return UnicodeCategoryOf(c) == kCatLl || c == 0xAA || c == 0xBA || (c >= 0x2B0 && c <= 0x2B8) ||
-         (c >= 0x2170 && c <= 0x217F) || (c >= 0x24D0 && c <= 0x24E9);
+  return unicode::UnicodeCategoryOf(c) == unicode::kCatLl || c == 0xAA || c == 0xBA ||
+         (c >= 0x2B0 && c <= 0x2B8) || (c >= 0x2170 && c <= 0x217F) || (c >= 0x24D0 && c <= 0x24E9);
 }
 
 bool IsUpperLetter(char32_t c) {
   if (c < 0x80) return c >= 'A' && c <= 'Z';
-  return UnicodeCategoryOf(c) == kCatLu || (c >= 0x2160 && c <= 0x216F) ||
+  return unicode::UnicodeCategoryOf(c) == unicode::kCatLu || (c >= 0x2160 && c <= 0x216F) ||
          (c >= 0x24B6 && c <= 0x24CF);
 }
 
-bool IsTitleLetter(char32_t c) { return c >= 0x80 && UnicodeCategoryOf(c) == kCatLt; }
+bool IsTitleLetter(char32_t c) {
+  return c >= 0x80 && unicode::UnicodeCategoryOf(c) == unicode::kCatLt;
+}
 
-}  // namespace penstock
+}  // namespace penstock::chat

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace penstock {
+namespace penstock::chat {
 
 // Unicode's full mapping: one character may become three.
 void AppendUpperCase(char32_t c, std::string* out);
@@ -14,4 +14,4 @@ bool IsLowerLetter(char32_t c);
 bool IsUpperLetter(char32_t c);
 bool IsTitleLetter(char32_t c);
 
-}  // namespace penstock
+}  // namespace penstock::chat

@@ -16,7 +16,7 @@
 #include "common/json.h"
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::chat {
 namespace {
 
 using testing::HasSubstr;
@@ -292,4 +292,4 @@ TEST(ConversationMemory, ARenderingThatIsNotWantedEnds) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::chat

@@ -11,7 +11,7 @@
 
 #include "chat/chat_template.h"
 
-namespace penstock {
+namespace penstock::chat {
 namespace {
 
 namespace fs = std::filesystem;
@@ -182,4 +182,4 @@ TEST_F(ChatTestData, JinjaCases) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::chat

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 constexpr size_t kTop = 10;
@@ -213,4 +213,4 @@ std::string ScoreAccuracy::Beyond(const AccuracyLimits& limits) const {
   return text;
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::checks {
 
 // Rows of `width` floats, end to end.
 struct ResultRows {
@@ -65,4 +65,4 @@ struct ScoreAccuracy {
 // Lists are rows. Top lists are at most half a list long.
 ScoreAccuracy CompareScores(const ResultRows& f32, const ResultRows& other);
 
-}  // namespace penstock
+}  // namespace penstock::checks

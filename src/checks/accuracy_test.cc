@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 using testing::HasSubstr;
@@ -87,4 +87,4 @@ TEST(Accuracy, ScoresByHand) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::checks

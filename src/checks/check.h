@@ -16,12 +16,18 @@
 #include "numbers/dtype.h"
 #include "program/kernel_difference.h"
 
-namespace penstock {
+namespace penstock::generate {
+struct TextModel;  // generate/text_model.h
+}  // namespace penstock::generate
+
+namespace penstock::text {
+class Tokenizer;  // text/tokenizer.h
+}  // namespace penstock::text
+
+namespace penstock::checks {
 
 class CheckClock;      // known_answers.h
-class Tokenizer;       // text/tokenizer.h
 struct RunnerToCheck;  // known_answers.h
-struct TextModel;      // generate/text_model.h
 
 enum class CheckTime : uint8_t {
   kFirstLoad = 1,  // of a model on a machine, within the time of a CheckClock
@@ -67,12 +73,12 @@ struct CheckSubject {
   LinearChecker linear;
   std::string path;                        // may have known_answers.json
   const RunnerToCheck* encoder = nullptr;  // or
-  const TextModel* decoder = nullptr;
+  const generate::TextModel* decoder = nullptr;
 
   // The doctor has these.
-  DType dtype = DType::kF32;             // what linear layers compute in
-  const Tokenizer* tokenizer = nullptr;  // until results->Threads
-  std::vector<KernelDifference> (*kernels)() = nullptr;
+  numbers::DType dtype = numbers::DType::kF32;  // what linear layers compute in
+  const text::Tokenizer* tokenizer = nullptr;   // until results->Threads
+  std::vector<program::KernelDifference> (*kernels)() = nullptr;
   std::function<Status(const Say&)> accuracy;  // compares types with f32
 };
 
@@ -80,7 +86,7 @@ struct Check {
   const char* name;
   unsigned times;  // bits of CheckTime
   bool (*has_needs)(const CheckSubject& subject);
-  double (*tolerance)(DType dtype);  // null: none, or one of its own
+  double (*tolerance)(numbers::DType dtype);  // null: none, or one of its own
   // Says what holds; an error: it does not, or cannot be told.
   Status (*run)(const CheckSubject& subject, double tolerance, const Say& say);
 };
@@ -92,4 +98,4 @@ std::span<const Check> Checks();
 Status RunChecks(CheckTime time, const CheckSubject& subject);
 void ReportChecks(CheckTime time, const CheckSubject& subject, const SayOfCheck& say);
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 namespace fs = std::filesystem;
@@ -145,4 +145,4 @@ std::string CheckKey(const std::string& path, const std::string& fingerprint,
   return Sha256(all);
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

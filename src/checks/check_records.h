@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::checks {
 
 class CheckRecords {
  public:
@@ -34,4 +34,4 @@ class CheckRecords {
 std::string CheckKey(const std::string& path, const std::string& fingerprint,
                      std::string_view settings);
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -14,7 +14,7 @@
 #include "common/int_math.h"
 #include "generate/generator.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 // Tokens of the text whose bits are compared: more than a block of the cache.
@@ -36,11 +36,11 @@ struct Chunk {
 
 // The logits of the sample's places, the text cut into these chunks; the last one takes all rows
 // that are left.
-Expected<ModelRows> SampleLogits(const TextModel& model, const DecoderSample& sample,
+Expected<ModelRows> SampleLogits(const generate::TextModel& model, const DecoderSample& sample,
                                  std::span<const Chunk> chunks) {
   const size_t tokens = sample.ids.size();
   const size_t blocks = CeilDiv(tokens, size_t{kKvBlockTokens});
-  PrepareOptions options;
+  program::PrepareOptions options;
   options.cache_type = model.cache_type;
   options.rows = static_cast<int32_t>(2 * tokens);
   options.picks = static_cast<int32_t>(sample.places.size());
@@ -58,7 +58,7 @@ Expected<ModelRows> SampleLogits(const TextModel& model, const DecoderSample& sa
     chunk.rows = std::min(chunk.rows, tokens - past);
     chunk.other_rows = std::min(chunk.other_rows, tokens - other_past);
     std::vector<int32_t> ids, offsets = {0}, wanted;
-    std::vector<CachedSequence> sequences;
+    std::vector<program::CachedSequence> sequences;
     const auto add = [&](const std::vector<int32_t>& from, size_t begin, size_t count,
                          const BlockTable& held) {
       if (count == 0) return;
@@ -103,8 +103,8 @@ class DecoderResults final : public CheckedResults {
     const Status taken = TakeSample();
     lost_ = !taken.ok();
     if (lost_) return taken;
-    const TextModel& model = *loaded_.model;
-    PENSTOCK_ASSIGN_OR_RETURN(const auto generator, Generator::Make(&model, kLogitRows));
+    const generate::TextModel& model = *loaded_.model;
+    PENSTOCK_ASSIGN_OR_RETURN(const auto generator, generate::Generator::Make(&model, kLogitRows));
     std::vector<int32_t> ids = sample_.ids;
     ids.insert(ids.end(), sample_.other.begin(), sample_.other.end());
     ids.resize(std::min(ids.size(), static_cast<size_t>(model.context())));
@@ -162,8 +162,8 @@ class DecoderResults final : public CheckedResults {
 
  private:
   Status TakeSample() {
-    const TextModel& model = *loaded_.model;
-    Encoding encoding;
+    const generate::TextModel& model = *loaded_.model;
+    text::Encoding encoding;
     PENSTOCK_RETURN_IF_ERROR(model.tokenizer->Encode(DecoderText(), {}, &encoding));
     const size_t tokens = std::min<size_t>(
         {kSampleTokens, encoding.ids.size() / 2, static_cast<size_t>(model.context())});
@@ -192,4 +192,4 @@ std::unique_ptr<CheckedResults> DecoderResultsOf(
   return std::make_unique<DecoderResults>(std::move(loaded), std::move(load_again));
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

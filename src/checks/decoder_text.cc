@@ -1,6 +1,6 @@
 #include "checks/decoder_text.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 constexpr std::string_view kText =
@@ -56,4 +56,4 @@ constexpr std::string_view kText =
 
 std::string_view DecoderText() { return kText; }
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -4,8 +4,8 @@
 
 #include <string_view>
 
-namespace penstock {
+namespace penstock::checks {
 
 std::string_view DecoderText();
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -17,7 +17,7 @@
 #include "generate/text_stream.h"
 #include "unicode/lower_case.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 constexpr const char* kFile = ExpectedAnswers::kFileName;
@@ -138,12 +138,13 @@ class EncoderComparison {
       : expected_(expected), model_(model), clock_(*clock) {}
 
   Status Run() {
-    const bool embeds = model_.folder->task == ModelTask::kEmbedding;
+    const bool embeds = model_.folder->task == families::ModelTask::kEmbedding;
     if (embeds && expected_.embeddings.empty())
       return Wrong("inputs", "is missing: a model that embeds");
-    if (!embeds && (expected_.scores.empty() || model_.folder->task != ModelTask::kReranking)) {
+    if (!embeds &&
+        (expected_.scores.empty() || model_.folder->task != families::ModelTask::kReranking)) {
       return Wrong("documents", fmt::format("is for models that rerank; this one is for {}",
-                                            ModelTaskName(model_.folder->task)));
+                                            families::ModelTaskName(model_.folder->task)));
     }
     for (size_t i = 0; i < expected_.texts.size(); ++i) {
       PENSTOCK_RETURN_IF_ERROR(embeds ? CompareEmbedding(i) : CompareScore(i));
@@ -153,16 +154,16 @@ class EncoderComparison {
 
  private:
   std::string Text(const std::string& text) const {
-    return model_.folder->do_lower_case ? LowerCase(text) : text;
+    return model_.folder->do_lower_case ? unicode::LowerCase(text) : text;
   }
 
   // The model's result of a text, or of a pair.
   Expected<std::vector<float>> ResultOf(const std::string& place, const std::string& first,
-                                        const std::string* second, EncoderOutput output) {
-    const Tokenizer& tokenizer = *model_.tokenizer;
-    EncodeOptions options;
+                                        const std::string* second, program::EncoderOutput output) {
+    const text::Tokenizer& tokenizer = *model_.tokenizer;
+    text::EncodeOptions options;
     options.max_tokens = static_cast<size_t>(model_.max_tokens);
-    Encoding encoding;
+    text::Encoding encoding;
     const Status encoded =
         second == nullptr ? tokenizer.Encode(Text(first), options, &encoding)
                           : tokenizer.EncodePair(Text(first), Text(*second), options, &encoding);
@@ -173,7 +174,7 @@ class EncoderComparison {
       return Wrong(place, fmt::format("makes the texts longer than {} tokens together",
                                       ExpectedAnswers::kTokensMax));
     }
-    EncoderRunner& runner = *model_.runner;
+    program::EncoderRunner& runner = *model_.runner;
     std::vector<float> row(static_cast<size_t>(runner.OutputWidth(output)));
     float* const sink = row.data();
     const std::vector<int32_t> offsets = {0, static_cast<int32_t>(encoding.ids.size())};
@@ -186,8 +187,9 @@ class EncoderComparison {
   Status CompareEmbedding(size_t i) {
     const std::string place = fmt::format("inputs[{}]", i);
     const std::vector<float>& wanted = expected_.embeddings[i];
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> row,
-                              ResultOf(place, expected_.texts[i], nullptr, EncoderOutput::kPooled));
+    PENSTOCK_ASSIGN_OR_RETURN(
+        const std::vector<float> row,
+        ResultOf(place, expected_.texts[i], nullptr, program::EncoderOutput::kPooled));
     if (row.size() != wanted.size()) {
       return Differs(fmt::format("embeddings[{}] has {} numbers, the model gives {}", i,
                                  wanted.size(), row.size()));
@@ -203,14 +205,14 @@ class EncoderComparison {
 
   Status CompareScore(size_t i) {
     const std::string place = fmt::format("documents[{}]", i);
-    const std::optional<PairTemplate>& pair = model_.folder->pair_template;
+    const std::optional<families::PairTemplate>& pair = model_.folder->pair_template;
     const std::string& document = expected_.texts[i];
     const std::string first =
         pair ? pair->before_query + expected_.query + pair->before_document + document
              : expected_.query;
     PENSTOCK_ASSIGN_OR_RETURN(
         const std::vector<float> row,
-        ResultOf(place, first, pair ? nullptr : &document, EncoderOutput::kLogits));
+        ResultOf(place, first, pair ? nullptr : &document, program::EncoderOutput::kLogits));
     const double wanted = expected_.scores[i];
     const double tolerance = expected_.tolerance.value_or(KernelTolerance(model_.dtype));
     const double most = tolerance * std::max(1.0, std::abs(wanted));
@@ -247,26 +249,28 @@ Status CompareAnswers(const ExpectedAnswers& expected, const RunnerToCheck& mode
   return status.code() == StatusCode::kInvalidArgument ? status.Annotate(kFile) : status;
 }
 
-Status CompareAnswers(const ExpectedAnswers& expected, const TextModel& model, CheckClock* clock) {
+Status CompareAnswers(const ExpectedAnswers& expected, const generate::TextModel& model,
+                      CheckClock* clock) {
   if (expected.prompt.empty()) {
     return Wrong("prompt", "is missing: a model that generates").Annotate(kFile);
   }
-  Encoding encoding;
+  text::Encoding encoding;
   PENSTOCK_RETURN_IF_ERROR(model.tokenizer->Encode(expected.prompt, {}, &encoding));
   const std::vector<int32_t>& prompt = encoding.ids;
   const size_t most =
-      std::min<size_t>(Generator::kPromptRows, static_cast<size_t>(model.context()));
+      std::min<size_t>(generate::Generator::kPromptRows, static_cast<size_t>(model.context()));
   if (prompt.empty() || prompt.size() >= most) {
     return Wrong("prompt", fmt::format("has {} tokens, not 1 to {}", prompt.size(), most - 1))
         .Annotate(kFile);
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const auto generator, Generator::Make(&model));
-  SamplingOptions sampling;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto generator, generate::Generator::Make(&model));
+  sample::SamplingOptions sampling;
   sampling.temperature = 0;
   sampling.max_tokens = static_cast<int32_t>(std::min(
       ExpectedAnswers::kNewTokensMax, static_cast<size_t>(model.context()) - prompt.size()));
   PENSTOCK_ASSIGN_OR_RETURN(
-      TextStream stream, TextStream::Make(model, sampling, prompt, generator->run().parts_max()));
+      generate::TextStream stream,
+      generate::TextStream::Make(model, sampling, prompt, generator->run().parts_max()));
   std::string text;
   std::vector<int32_t> ids = prompt;
   for (int32_t past = 0; text.size() < expected.greedy.size();) {
@@ -283,4 +287,4 @@ Status CompareAnswers(const ExpectedAnswers& expected, const TextModel& model, C
       fmt::format("after 'prompt' comes '{}', not '{}'", Shown(text), Shown(expected.greedy)));
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

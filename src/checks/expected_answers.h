@@ -20,9 +20,11 @@
 #include "checks/known_answers.h"
 #include "common/status.h"
 
-namespace penstock {
-
+namespace penstock::generate {
 struct TextModel;  // generate/text_model.h
+}  // namespace penstock::generate
+
+namespace penstock::checks {
 
 struct ExpectedAnswers {
   static constexpr const char* kFileName = "known_answers.json";
@@ -49,6 +51,7 @@ struct ExpectedAnswers {
 // kInvalidArgument: answers that this model does not give. Batches run in turns of `clock`.
 Status CompareAnswers(const ExpectedAnswers& expected, const RunnerToCheck& model,
                       CheckClock* clock);
-Status CompareAnswers(const ExpectedAnswers& expected, const TextModel& model, CheckClock* clock);
+Status CompareAnswers(const ExpectedAnswers& expected, const generate::TextModel& model,
+                      CheckClock* clock);
 
-}  // namespace penstock
+}  // namespace penstock::checks

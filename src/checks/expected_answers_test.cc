@@ -10,7 +10,7 @@
 #include "common/temp_folder_test_util.h"
 #include "engine/fake_engine.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,11 +22,11 @@ class ExpectedAnswersTest : public testing::Test {
     std::ofstream(folder_ / "known_answers.json") << json;
     return ExpectedAnswers::Read(folder_.string());
   }
-  Status Compare(const std::string& json, ModelTask task) {
+  Status Compare(const std::string& json, families::ModelTask task) {
     const auto expected = Read(json);
     EXPECT_TRUE(expected.ok()) << expected.status().ToString();
     if (!expected.ok()) return expected.status();
-    const EncoderParts parts = FakeParts(task);
+    const engine::EncoderParts parts = engine::FakeParts(task);
     CheckClock clock(std::chrono::hours(1), nullptr);
     return CompareAnswers(**expected, parts.ToCheck({}), &clock);
   }
@@ -42,7 +42,7 @@ TEST_F(ExpectedAnswersTest, NoFileIsFine) {
 
 TEST_F(ExpectedAnswersTest, Embeddings) {
   // The fake gives [sum of ids, tokens, 3, 4]; its template adds ids 0 and 1.
-  constexpr ModelTask kEmbeds = ModelTask::kEmbedding;
+  constexpr families::ModelTask kEmbeds = families::ModelTask::kEmbedding;
   EXPECT_TRUE(
       Compare(R"({"inputs":["t10","t20 t9"],"embeddings":[[11,3,3,4],[60,8,6,8]]})", kEmbeds).ok());
   const Status off = Compare(
@@ -63,7 +63,7 @@ TEST_F(ExpectedAnswersTest, Embeddings) {
 }
 
 TEST_F(ExpectedAnswersTest, Scores) {
-  constexpr ModelTask kReranks = ModelTask::kReranking;
+  constexpr families::ModelTask kReranks = families::ModelTask::kReranking;
   // (sum of ids - 50) / 10, with 0, 1 and 1 of the template.
   EXPECT_TRUE(
       Compare(R"({"query":"t10","documents":["t58","t98"],"scores":[2.0,6.0]})", kReranks).ok());
@@ -71,9 +71,10 @@ TEST_F(ExpectedAnswersTest, Scores) {
       Compare(R"({"query":"t10","documents":["t58","t98"],"scores":[2.0,5.9]})", kReranks);
   EXPECT_EQ(off.code(), StatusCode::kInternal);
   EXPECT_THAT(off.message(), HasSubstr("documents[1]: the score is 6, it must be 5.9"));
-  EXPECT_EQ(
-      Compare(R"({"query":"a","documents":["t58"],"scores":[2.0]})", ModelTask::kEmbedding).code(),
-      StatusCode::kInvalidArgument);
+  EXPECT_EQ(Compare(R"({"query":"a","documents":["t58"],"scores":[2.0]})",
+                    families::ModelTask::kEmbedding)
+                .code(),
+            StatusCode::kInvalidArgument);
   EXPECT_EQ(Compare(R"({"inputs":["t10"],"embeddings":[[11,3,3,4]]})", kReranks).code(),
             StatusCode::kInvalidArgument);
 }
@@ -125,7 +126,7 @@ TEST_F(ExpectedAnswersTest, TextsAreBoundedTogether) {
   for (int i = 0; i < 1000; ++i) text += "t10 ";
   expected.texts.assign(5, text);
   expected.embeddings.assign(5, {10000, 1002, 3, 4});
-  EncoderParts parts = FakeParts(ModelTask::kEmbedding);
+  engine::EncoderParts parts = engine::FakeParts(families::ModelTask::kEmbedding);
   parts.max_tokens = 2000;
   CheckClock clock(std::chrono::hours(1), nullptr);
   const Status status = CompareAnswers(expected, parts.ToCheck({}), &clock);
@@ -134,4 +135,4 @@ TEST_F(ExpectedAnswersTest, TextsAreBoundedTogether) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::checks

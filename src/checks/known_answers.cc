@@ -13,7 +13,7 @@
 #include "common/waiting_lock.h"
 #include "gate/bulk_turn.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 constexpr std::chrono::milliseconds kTimeMin{200};
@@ -168,7 +168,7 @@ class StepResults final : public CheckedResults {
     PENSTOCK_ASSIGN_OR_RETURN(run_, model_.prepare(&step_s_));
     if (!clock_.Allows(step_s_)) return std::string();
     const BlockTable block = {0};
-    const SingleSequence one(ids_.size(), 0, block, run_->LongRope(ids_.size()));
+    const program::SingleSequence one(ids_.size(), 0, block, run_->LongRope(ids_.size()));
     const auto before = clock_.took();
     PENSTOCK_RETURN_IF_ERROR(clock_.Run([&] { return run_->Run(one.Batch(ids_, rows_)); }));
     for (size_t row = 0; row < rows_.size(); ++row) {
@@ -190,8 +190,8 @@ class StepResults final : public CheckedResults {
     for (int32_t& row : moved) row += other;
     const BlockTable first = {0}, second = {1};
     const int32_t offsets[] = {0, other, static_cast<int32_t>(both.size())};
-    const CachedSequence two[] = {{0, second, run_->LongRope(static_cast<size_t>(other))},
-                                  {0, first, run_->LongRope(ids_.size())}};
+    const program::CachedSequence two[] = {{0, second, run_->LongRope(static_cast<size_t>(other))},
+                                           {0, first, run_->LongRope(ids_.size())}};
     PENSTOCK_RETURN_IF_ERROR(clock_.Run([&] {
       return run_->Run({.ids = both, .offsets = offsets, .cached = two, .picks = moved});
     }));
@@ -207,19 +207,20 @@ class StepResults final : public CheckedResults {
   const StepsToCheck model_;
   CheckClock& clock_;
   double step_s_ = 0;
-  std::unique_ptr<ProgramRun> run_;
+  std::unique_ptr<program::ProgramRun> run_;
   const std::vector<int32_t> ids_;
   std::vector<int32_t> rows_ = {0};  // that are looked at: the first and the last one
   ModelRows alone_;
 };
 
-double WeightBytes(const Op& op) {
+double WeightBytes(const program::Op& op) {
   double bytes = 0;
-  for (const PackedLinear* weight : WeightsOf(op)) bytes += static_cast<double>(weight->bytes());
+  for (const program::PackedLinear* weight : program::WeightsOf(op))
+    bytes += static_cast<double>(weight->bytes());
   return bytes;
 }
 
-bool IsLast(const Op& op) { return std::holds_alternative<PicksOp>(op); }
+bool IsLast(const program::Op& op) { return std::holds_alternative<program::PicksOp>(op); }
 
 }  // namespace
 
@@ -227,7 +228,7 @@ Clock::duration CheckTimeOf(Clock::duration load) {
   return std::max<Clock::duration>(load / 100, kTimeMin);
 }
 
-CheckClock::CheckClock(Clock::duration limit, ComputeGate* gate, Now now)
+CheckClock::CheckClock(Clock::duration limit, gate::ComputeGate* gate, Now now)
     : limit_(limit),
       gate_(gate),
       now_(std::move(now)),
@@ -247,14 +248,14 @@ bool CheckClock::Allows(double seconds) {
 Status CheckClock::Run(const std::function<Status()>& work) {
   if (gate_ == nullptr) return work();
   const auto begin = Clock::now();
-  const BulkTurn turn(gate_);
+  const gate::BulkTurn turn(gate_);
   waited_ += Clock::now() - begin;
   return work();
 }
 
 Status CheckLinear(const LinearChecker& linear, CheckClock* clock) {
   if (linear == nullptr || !clock->Allows(0)) return Status::Ok();
-  KernelDifference check;
+  program::KernelDifference check;
   PENSTOCK_RETURN_IF_ERROR(clock->Run([&]() -> Status {
     PENSTOCK_ASSIGN_OR_RETURN(check, linear());
     return Status::Ok();
@@ -265,12 +266,12 @@ Status CheckLinear(const LinearChecker& linear, CheckClock* clock) {
       check.of, check.error, check.error_max));
 }
 
-Program ProgramWithin(const Program& program, double seconds, double* step_s) {
-  Program cut = program;
+program::Program ProgramWithin(const program::Program& program, double seconds, double* step_s) {
+  program::Program cut = program;
   cut.ops.clear();
   double bytes = 0, layer_bytes = 0;
-  for (const Op& op : program.ops) bytes += IsLast(op) ? WeightBytes(op) : 0;
-  std::vector<Op> layer;  // an attention and what follows it
+  for (const program::Op& op : program.ops) bytes += IsLast(op) ? WeightBytes(op) : 0;
+  std::vector<program::Op> layer;  // an attention and what follows it
   // At least one layer.
   const auto end_layer = [&] {
     if (layer.empty()) return true;
@@ -283,10 +284,10 @@ Program ProgramWithin(const Program& program, double seconds, double* step_s) {
     return true;
   };
   bool fits = true;
-  for (const Op& op : program.ops) {
-    const bool begins = UsesCache(op);
+  for (const program::Op& op : program.ops) {
+    const bool begins = program::UsesCache(op);
     if (fits && (begins || IsLast(op))) fits = end_layer();
-    if (IsLast(op) || std::holds_alternative<EmbedOp>(op)) {
+    if (IsLast(op) || std::holds_alternative<program::EmbedOp>(op)) {
       cut.ops.push_back(op);
     } else if (fits) {
       layer.push_back(op);
@@ -305,4 +306,4 @@ std::unique_ptr<CheckedResults> ResultsOf(StepsToCheck model, CheckClock* clock)
   return std::make_unique<StepResults>(std::move(model), clock);
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -22,10 +22,15 @@
 #include "program/program_run.h"
 #include "sched/batch_limits.h"
 
-namespace penstock {
-
-class Tokenizer;     // text/tokenizer.h
+namespace penstock::families {
 struct ModelFolder;  // families/model_folder.h
+}  // namespace penstock::families
+
+namespace penstock::text {
+class Tokenizer;  // text/tokenizer.h
+}  // namespace penstock::text
+
+namespace penstock::checks {
 
 // Time for the checks of a model that took `load` to load: a hundredth of that, at least 200 ms.
 Clock::duration CheckTimeOf(Clock::duration load);
@@ -35,7 +40,7 @@ class CheckClock {
  public:
   using Now = std::function<Clock::time_point()>;
   // `gate`: of the backend, null: none. `now`: for tests.
-  CheckClock(Clock::duration limit, ComputeGate* gate, Now now = Clock::now);
+  CheckClock(Clock::duration limit, gate::ComputeGate* gate, Now now = Clock::now);
 
   // Whether work that takes about `seconds` fits the time that is left.
   bool Allows(double seconds);
@@ -48,7 +53,7 @@ class CheckClock {
 
  private:
   const Clock::duration limit_;
-  ComputeGate* const gate_;
+  gate::ComputeGate* const gate_;
   const Now now_;
   const Clock::time_point begin_;
   const Clock::duration waited_before_;
@@ -58,16 +63,16 @@ class CheckClock {
 
 // An encoder, or a decoder that embeds or scores.
 struct RunnerToCheck {
-  EncoderRunner* runner = nullptr;
-  EncoderOutput output = EncoderOutput::kPooled;
+  program::EncoderRunner* runner = nullptr;
+  program::EncoderOutput output = program::EncoderOutput::kPooled;
   int32_t vocab_size = 0;
-  int32_t max_tokens = 0;  // of a sequence
-  BatchTimes times;        // not known: as if batches took no time
-  bool same_bits = true;   // results are to have the same bits alone and among others; else nearly
+  int32_t max_tokens = 0;   // of a sequence
+  sched::BatchTimes times;  // not known: as if batches took no time
+  bool same_bits = true;    // results are to have the same bits alone and among others; else nearly
   // For ExpectedAnswers.
-  const ModelFolder* folder = nullptr;
-  const Tokenizer* tokenizer = nullptr;
-  DType dtype = DType::kF32;
+  const families::ModelFolder* folder = nullptr;
+  const text::Tokenizer* tokenizer = nullptr;
+  numbers::DType dtype = numbers::DType::kF32;
 };
 
 // Errors: kInternal: the check failed; the message says how and what to do. Other errors are those
@@ -85,12 +90,12 @@ struct StepsToCheck {
   int32_t vocab_size = 0;
   int32_t context = 0;
   // Sets `step_s` to what a step takes, about. What it needs outlives the results.
-  std::function<Expected<std::unique_ptr<ProgramRun>>(double* step_s)> prepare;
+  std::function<Expected<std::unique_ptr<program::ProgramRun>>(double* step_s)> prepare;
 };
 std::unique_ptr<CheckedResults> ResultsOf(StepsToCheck model, CheckClock* clock);
 
 // A program of a decoder as far as its layers fit the time: steps of few rows take as long as their
 // weights take to be read. `step_s` is set to that of the program returned.
-Program ProgramWithin(const Program& program, double seconds, double* step_s);
+program::Program ProgramWithin(const program::Program& program, double seconds, double* step_s);
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -16,7 +16,7 @@
 #include "models/decoder.h"
 #include "models/encoder.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,14 +36,15 @@ struct FakeTime {
 };
 
 // Sums of ids, spoilt in one way.
-class SpoiltRunner final : public EncoderRunner {
+class SpoiltRunner final : public program::EncoderRunner {
  public:
   enum class Fault { kNone, kNan, kInfinite, kZeros, kConstant, kBatch };
   explicit SpoiltRunner(Fault fault, FakeTime* time = nullptr, int32_t width = 4,
                         double token_s = 0.001)
       : fault_(fault), time_(time), width_(width), token_s_(token_s) {}
-  int32_t OutputWidth(EncoderOutput) const override { return width_; }
-  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+  int32_t OutputWidth(program::EncoderOutput) const override { return width_; }
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput,
+             std::span<float* const> sinks) override {
     ++runs;
     if (time_ != nullptr) time_->seconds += token_s_ * static_cast<double>(batch.tokens());
     for (size_t s = 0; s < batch.sequences(); ++s) {
@@ -81,9 +82,9 @@ Status CheckRunner(const RunnerToCheck& model, const LinearChecker& linear, Chec
   subject.linear = linear;
   return RunChecks(CheckTime::kFirstLoad, subject);
 }
-Status CheckSteps(std::unique_ptr<ProgramRun> run, int32_t vocab_size, int32_t context,
+Status CheckSteps(std::unique_ptr<program::ProgramRun> run, int32_t vocab_size, int32_t context,
                   double step_s, CheckClock* clock) {
-  const auto prepare = [&](double* seconds) -> Expected<std::unique_ptr<ProgramRun>> {
+  const auto prepare = [&](double* seconds) -> Expected<std::unique_ptr<program::ProgramRun>> {
     *seconds = step_s;
     return std::move(run);
   };
@@ -94,15 +95,16 @@ Status CheckSteps(std::unique_ptr<ProgramRun> run, int32_t vocab_size, int32_t c
 Status CheckSpoilt(Fault fault, int32_t width = 4) {
   SpoiltRunner runner(fault, nullptr, width);
   CheckClock clock(std::chrono::hours(1), nullptr);
-  return CheckRunner({&runner, EncoderOutput::kPooled, 100, 512, {}}, nullptr, &clock);
+  return CheckRunner({&runner, program::EncoderOutput::kPooled, 100, 512, {}}, nullptr, &clock);
 }
 
 TEST(KnownAnswers, ARunnerThatIsRightPasses) {
   EXPECT_TRUE(CheckSpoilt(Fault::kNone).ok());
   EXPECT_TRUE(CheckSpoilt(Fault::kNone, 1).ok());
-  FakeEncoderRunner fake(1);
+  engine::FakeEncoderRunner fake(1);
   CheckClock clock(std::chrono::hours(1), nullptr);
-  for (const EncoderOutput output : {EncoderOutput::kPooled, EncoderOutput::kLogits}) {
+  for (const program::EncoderOutput output :
+       {program::EncoderOutput::kPooled, program::EncoderOutput::kLogits}) {
     const Status status = CheckRunner({&fake, output, 100, 8, {}}, nullptr, &clock);
     EXPECT_TRUE(status.ok()) << status.ToString();
   }
@@ -134,14 +136,15 @@ TEST(KnownAnswers, TimeIsAHundredthOfTheLoadOrTwoTenths) {
 
 TEST(KnownAnswers, WhatTheTimeDoesNotAllowIsLeftOut) {
   // Batches take a millisecond a token: of 3, 17 and 40, and together as far as they were run.
-  const BatchTimes times = {.token_s = 0.001};
+  const sched::BatchTimes times = {.token_s = 0.001};
   for (const auto& [limit_ms, runs] : {std::pair(2, 0), std::pair(5, 1), std::pair(22, 2),
                                        std::pair(45, 3), std::pair(100, 3), std::pair(121, 4)}) {
     FakeTime time;
     SpoiltRunner runner(Fault::kNone, &time);
     CheckClock clock = time.Limit(limit_ms / 1000.0);
     EXPECT_TRUE(
-        CheckRunner({&runner, EncoderOutput::kPooled, 100, 512, times}, nullptr, &clock).ok());
+        CheckRunner({&runner, program::EncoderOutput::kPooled, 100, 512, times}, nullptr, &clock)
+            .ok());
     EXPECT_EQ(runner.runs, runs) << limit_ms;
     EXPECT_EQ(clock.complete(), runs == 4) << limit_ms;
     EXPECT_LE(time.seconds, limit_ms / 1000.0);
@@ -152,19 +155,19 @@ TEST(KnownAnswers, AMachineThatIsSlowerThanMeasuredIsNoticed) {
   FakeTime time;
   SpoiltRunner runner(Fault::kNone, &time, 4, 0.002);
   CheckClock clock = time.Limit(0.03);
-  EXPECT_TRUE(
-      CheckRunner({&runner, EncoderOutput::kPooled, 100, 512, {.token_s = 0.001}}, nullptr, &clock)
-          .ok());
+  EXPECT_TRUE(CheckRunner({&runner, program::EncoderOutput::kPooled, 100, 512, {.token_s = 0.001}},
+                          nullptr, &clock)
+                  .ok());
   EXPECT_EQ(runner.runs, 1);  // 17 tokens take 34 ms, and 24 ms are left
 }
 
 TEST(KnownAnswers, ALinearLayerThatDiffersIsRefused) {
   SpoiltRunner runner(Fault::kNone);
-  const RunnerToCheck model = {&runner, EncoderOutput::kPooled, 100, 512, {}};
+  const RunnerToCheck model = {&runner, program::EncoderOutput::kPooled, 100, 512, {}};
   CheckClock clock(std::chrono::hours(1), nullptr);
-  const auto with = [&](KernelDifference check) {
+  const auto with = [&](program::KernelDifference check) {
     return CheckRunner(
-        model, [check] { return Expected<KernelDifference>(check); }, &clock);
+        model, [check] { return Expected<program::KernelDifference>(check); }, &clock);
   };
   EXPECT_TRUE(with({"layer.0", 9e-4, 1e-3}).ok());
   EXPECT_THAT(with({"layer.0", 2e-3, 1e-3}).message(), HasSubstr("layer.0 differs from plain"));
@@ -172,12 +175,12 @@ TEST(KnownAnswers, ALinearLayerThatDiffersIsRefused) {
 }
 
 // Logits are sums of a sequence's ids, spoilt in one way.
-class SpoiltSteps final : public ProgramRun {
+class SpoiltSteps final : public program::ProgramRun {
  public:
   explicit SpoiltSteps(Fault fault, int* runs = nullptr) : fault_(fault), runs_(runs) {}
   uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(size_t /*index*/, const PackedBatch& batch,
+  Status Run(size_t /*index*/, const program::PackedBatch& batch,
              std::span<float* const> /*sinks*/) override {
     if (runs_ != nullptr) ++*runs_;
     logits_.clear();
@@ -240,16 +243,17 @@ void ZeroWeights(const std::string& folder) {
 }
 
 TEST(LinearCheckTest, EncodersOfEveryArchitectureAndType) {
-  const auto backend = *NewCpuBackend({.threads = 2, .pin = false});
+  const auto backend = *cpu::NewCpuBackend({.threads = 2, .pin = false});
   for (const auto& entry : fs::directory_iterator(PENSTOCK_GOLDEN_DIR "/models")) {
-    const auto folder = ModelFolder::Read(entry.path().string());
+    const auto folder = families::ModelFolder::Read(entry.path().string());
     if (!folder.ok()) continue;
-    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
-      const auto model = EncoderModel::Load(*folder, backend.get(), dtype);
+    for (const numbers::DType dtype :
+         {numbers::DType::kF32, numbers::DType::kBf16, numbers::DType::kI8}) {
+      const auto model = models::EncoderModel::Load(*folder, backend.get(), dtype);
       ASSERT_TRUE(model.ok()) << model.status().ToString();
       const auto check = CheckEncoderLinear(**model, backend.get());
       ASSERT_TRUE(check.ok()) << check.status().ToString();
-      EXPECT_TRUE(check->ok()) << entry.path() << DTypeName(dtype) << check->error;
+      EXPECT_TRUE(check->ok()) << entry.path() << numbers::DTypeName(dtype) << check->error;
       EXPECT_GT(check->error, 0) << entry.path();
       EXPECT_FALSE(check->of.empty());
     }
@@ -257,59 +261,59 @@ TEST(LinearCheckTest, EncodersOfEveryArchitectureAndType) {
 }
 
 TEST(LinearCheckTest, DecodersOfEveryArchitecture) {
-  const auto backend = *NewCpuBackend({.threads = 2, .pin = false});
+  const auto backend = *cpu::NewCpuBackend({.threads = 2, .pin = false});
   for (const auto& entry : fs::directory_iterator(PENSTOCK_GOLDEN_DIR "/decoders")) {
-    const auto files = DecoderFiles::Open(entry.path().string());
+    const auto files = families::DecoderFiles::Open(entry.path().string());
     if (!files.ok()) continue;
-    for (const DType dtype : {DType::kF32, DType::kBf16}) {
-      const auto model = DecoderModel::Load(*files, backend.get(), {.dtype = dtype});
+    for (const numbers::DType dtype : {numbers::DType::kF32, numbers::DType::kBf16}) {
+      const auto model = models::DecoderModel::Load(*files, backend.get(), {.dtype = dtype});
       ASSERT_TRUE(model.ok()) << model.status().ToString();
-      const auto check = CheckDecoderLinear(**model, *files, DType::kBf16, backend.get());
+      const auto check = CheckDecoderLinear(**model, *files, numbers::DType::kBf16, backend.get());
       ASSERT_TRUE(check.ok()) << check.status().ToString();
-      EXPECT_TRUE(check->ok()) << entry.path() << DTypeName(dtype) << check->error;
+      EXPECT_TRUE(check->ok()) << entry.path() << numbers::DTypeName(dtype) << check->error;
       EXPECT_FALSE(check->of.empty());
     }
   }
 }
 
 TEST(LinearCheckTest, WeightsThatAreNotThoseOfTheFileAreFound) {
-  const auto backend = *NewCpuBackend({.threads = 2, .pin = false});
+  const auto backend = *cpu::NewCpuBackend({.threads = 2, .pin = false});
   const TempFolder encoder_place, decoder_place;
   const std::string encoder = CopyOf("models/bert_mean_normalize", encoder_place);
-  const auto folder = ModelFolder::Read(encoder);
+  const auto folder = families::ModelFolder::Read(encoder);
   ASSERT_TRUE(folder.ok());
-  const auto model = EncoderModel::Load(*folder, backend.get());
+  const auto model = models::EncoderModel::Load(*folder, backend.get());
   ASSERT_TRUE(model.ok());
   ZeroWeights(encoder);
   EXPECT_FALSE(CheckEncoderLinear(**model, backend.get())->ok());
 
   const std::string decoder = CopyOf("decoders/qwen3", decoder_place);
-  const auto files = DecoderFiles::Open(decoder);
+  const auto files = families::DecoderFiles::Open(decoder);
   ASSERT_TRUE(files.ok()) << files.status().ToString();
-  const auto text = DecoderModel::Load(*files, backend.get(), {});
+  const auto text = models::DecoderModel::Load(*files, backend.get(), {});
   ASSERT_TRUE(text.ok());
   ZeroWeights(decoder);
-  const auto other = DecoderFiles::Open(decoder);
+  const auto other = families::DecoderFiles::Open(decoder);
   ASSERT_TRUE(other.ok());
-  EXPECT_FALSE(CheckDecoderLinear(**text, *other, DType::kF32, backend.get())->ok());
+  EXPECT_FALSE(CheckDecoderLinear(**text, *other, numbers::DType::kF32, backend.get())->ok());
 }
 
 TEST(KnownAnswers, ALargeDecoderIsCheckedByItsFirstLayers) {
-  const auto backend = *NewCpuBackend({.threads = 2, .pin = false});
-  const auto files = DecoderFiles::Open(PENSTOCK_GOLDEN_DIR "/decoders/qwen3");
+  const auto backend = *cpu::NewCpuBackend({.threads = 2, .pin = false});
+  const auto files = families::DecoderFiles::Open(PENSTOCK_GOLDEN_DIR "/decoders/qwen3");
   ASSERT_TRUE(files.ok());
-  const auto model = DecoderModel::Load(*files, backend.get(), {});
+  const auto model = models::DecoderModel::Load(*files, backend.get(), {});
   ASSERT_TRUE(model.ok());
-  const Program& whole = (*model)->program();
+  const program::Program& whole = (*model)->program();
   double whole_s = 0, cut_s = 0;
-  const Program all = ProgramWithin(whole, 10, &whole_s);
+  const program::Program all = ProgramWithin(whole, 10, &whole_s);
   EXPECT_EQ(all.ops.size(), whole.ops.size());
   EXPECT_GT(whole_s, 0);
-  const Program cut = ProgramWithin(whole, 0, &cut_s);
+  const program::Program cut = ProgramWithin(whole, 0, &cut_s);
   EXPECT_EQ(cut.ops.size(), 5u);  // lookup, one layer of three, logits
   EXPECT_LT(cut_s, whole_s);
-  EXPECT_TRUE(CheckProgram(cut).ok()) << CheckProgram(cut).message();
-  PrepareOptions options;
+  EXPECT_TRUE(program::CheckProgram(cut).ok()) << program::CheckProgram(cut).message();
+  program::PrepareOptions options;
   options.rows = kCheckRows;
   options.picks = kCheckLogitRows;
   options.blocks = {2};
@@ -322,4 +326,4 @@ TEST(KnownAnswers, ALargeDecoderIsCheckedByItsFirstLayers) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -18,7 +18,7 @@
 #include "program/backend.h"
 #include "program/view.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 // Rows of x: an odd number, so that kernels have a rest.
@@ -27,15 +27,15 @@ constexpr int32_t kRows = 3;
 constexpr int64_t kColumns = 256;
 
 // The first linear layer that is added to its layer's input: that after attention.
-const PackedLinear* FirstAdded(const Program& program) {
-  for (const Op& op : program.ops) {
-    const LinearOp* linear = std::get_if<LinearOp>(&op);
-    if (linear != nullptr && linear->residual.value != kNoValue) return linear->weight;
+const program::PackedLinear* FirstAdded(const program::Program& program) {
+  for (const program::Op& op : program.ops) {
+    const program::LinearOp* linear = std::get_if<program::LinearOp>(&op);
+    if (linear != nullptr && linear->residual.value != program::kNoValue) return linear->weight;
   }
   return nullptr;
 }
 
-std::vector<float> RowOf(const TensorView& view, int64_t row) {
+std::vector<float> RowOf(const program::TensorView& view, int64_t row) {
   std::vector<float> values(static_cast<size_t>(view.columns));
   view.CopyToF32(row, 1, values.data());
   return values;
@@ -43,7 +43,7 @@ std::vector<float> RowOf(const TensorView& view, int64_t row) {
 
 // The largest difference of y = x W^T + bias from plain arithmetic, of the largest number. `x` and
 // `y`: rows.
-double Difference(const std::vector<std::vector<float>>& x, const LinearRows& layer,
+double Difference(const std::vector<std::vector<float>>& x, const program::LinearRows& layer,
                   const std::vector<std::span<const float>>& y) {
   const int64_t outputs = layer.weight.rows;
   // Odd, so that every place in a panel has its turn.
@@ -69,39 +69,44 @@ double Difference(const std::vector<std::vector<float>>& x, const LinearRows& la
 
 }  // namespace
 
-double KernelTolerance(DType dtype) {
-  if (dtype == DType::kBf16) return 3e-2;
-  return dtype == DType::kI8 ? 1e-1 : 1e-3;
+double KernelTolerance(numbers::DType dtype) {
+  if (dtype == numbers::DType::kBf16) return 3e-2;
+  return dtype == numbers::DType::kI8 ? 1e-1 : 1e-3;
 }
 
-double CosineTolerance(DType dtype) {
-  if (dtype == DType::kBf16) return 2e-3;
-  return dtype == DType::kI8 ? 1e-2 : 1e-4;
+double CosineTolerance(numbers::DType dtype) {
+  if (dtype == numbers::DType::kBf16) return 2e-3;
+  return dtype == numbers::DType::kI8 ? 1e-2 : 1e-4;
 }
 
-Expected<KernelDifference> CheckEncoderLinear(const EncoderModel& model, Backend* backend) {
-  const ModelFolder& folder = model.folder();
-  const EncoderFamily* const family = EncoderOfModelType(folder.encoder.model_type);
-  const PackedLinear* const attention_out = FirstAdded(*model.program(EncoderOutput::kTokens));
-  if (family == nullptr || attention_out == nullptr) return KernelDifference();  // no layers
-  const EncoderArchitecture& names = family->architecture;
-  const PackedLinear& linear = *attention_out;
-  KernelDifference check;
+Expected<program::KernelDifference> CheckEncoderLinear(const models::EncoderModel& model,
+                                                       program::Backend* backend) {
+  const families::ModelFolder& folder = model.folder();
+  const families::EncoderFamily* const family =
+      families::EncoderOfModelType(folder.encoder.model_type);
+  const program::PackedLinear* const attention_out =
+      FirstAdded(*model.program(program::EncoderOutput::kTokens));
+  if (family == nullptr || attention_out == nullptr)
+    return program::KernelDifference();  // no layers
+  const families::EncoderArchitecture& names = family->architecture;
+  const program::PackedLinear& linear = *attention_out;
+  program::KernelDifference check;
   check.of = std::string(names.layer) + "0." + std::string(names.attention_out);
   check.error_max = KernelTolerance(linear.dtype());
 
-  PENSTOCK_ASSIGN_OR_RETURN(const auto store, OpenEncoderTensors(folder.path));
-  EncoderWeights counts;
-  WeightReader reader(*store, names.prefix, &counts);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<LinearRows> stored,
+  PENSTOCK_ASSIGN_OR_RETURN(const auto store, families::OpenEncoderTensors(folder.path));
+  models::EncoderWeights counts;
+  models::WeightReader reader(*store, names.prefix, &counts);
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<program::LinearRows> stored,
                             reader.Linears({check.of}, linear.out(), linear.in()));
 
-  Program program;
+  program::Program program;
   program.max_length = kRows;
-  const ValueId input = program.AddValue(Rows::kTokens, linear.in());
-  program.result = program.AddValue(Rows::kTokens, linear.out());
-  program.ops = {InputOp{input}, LinearOp{.x = input, .weight = &linear, .y = program.result}};
-  PENSTOCK_RETURN_IF_ERROR(CheckProgram(program));
+  const program::ValueId input = program.AddValue(program::Rows::kTokens, linear.in());
+  program.result = program.AddValue(program::Rows::kTokens, linear.out());
+  program.ops = {program::InputOp{input},
+                 program::LinearOp{.x = input, .weight = &linear, .y = program.result}};
+  PENSTOCK_RETURN_IF_ERROR(program::CheckProgram(program));
 
   std::minstd_rand random(1);
   std::uniform_real_distribution<float> uniform(-1, 1);
@@ -124,34 +129,38 @@ Expected<KernelDifference> CheckEncoderLinear(const EncoderModel& model, Backend
   return check;
 }
 
-Expected<KernelDifference> CheckDecoderLinear(const DecoderModel& model, const DecoderFiles& files,
-                                              DType cache_type, Backend* backend) {
-  const auto* const embed = FirstOp<EmbedOp>(model.program());
-  const auto* const attention = FirstOp<AttentionOp>(model.program());
-  const auto* const feed = FirstOp<FeedForwardOp>(model.program());
-  if (embed == nullptr || attention == nullptr || feed == nullptr) return KernelDifference();
-  const TensorRecord& words = files.tensors.embedding;
-  const DecoderLinear& gate = files.tensors.layers[0].gate;
-  KernelDifference check;
+Expected<program::KernelDifference> CheckDecoderLinear(const models::DecoderModel& model,
+                                                       const families::DecoderFiles& files,
+                                                       numbers::DType cache_type,
+                                                       program::Backend* backend) {
+  const auto* const embed = program::FirstOp<program::EmbedOp>(model.program());
+  const auto* const attention = program::FirstOp<program::AttentionOp>(model.program());
+  const auto* const feed = program::FirstOp<program::FeedForwardOp>(model.program());
+  if (embed == nullptr || attention == nullptr || feed == nullptr)
+    return program::KernelDifference();
+  const files::TensorRecord& words = files.tensors.embedding;
+  const families::DecoderLinear& gate = files.tensors.layers[0].gate;
+  program::KernelDifference check;
   check.of = gate.weight.name;
   check.error_max = KernelTolerance(feed->in->dtype());
 
   // The gate stands where logits do. Its attention is there because steps need a cache.
-  Program program;
+  program::Program program;
   program.max_length = model.program().max_length;
   program.rope_switch = model.program().rope_switch;
-  const ValueId x = program.AddValue(Rows::kTokens, feed->in->in());
-  const AttentionShape& shape = attention->shape;
-  const ValueId attended = program.AddValue(Rows::kTokens, shape.heads * shape.head_size);
-  program.result = program.AddValue(Rows::kSequences, feed->in->out());
-  AttentionOp attend = *attention;
+  const program::ValueId x = program.AddValue(program::Rows::kTokens, feed->in->in());
+  const program::AttentionShape& shape = attention->shape;
+  const program::ValueId attended =
+      program.AddValue(program::Rows::kTokens, shape.heads * shape.head_size);
+  program.result = program.AddValue(program::Rows::kSequences, feed->in->out());
+  program::AttentionOp attend = *attention;
   attend.x = x;
   attend.y = attended;
-  program.ops = {EmbedOp{.matrix = embed->matrix, .y = x}, attend,
-                 PicksOp{.x = x, .weight = feed->in, .y = program.result}};
-  PENSTOCK_RETURN_IF_ERROR(CheckProgram(program));
+  program.ops = {program::EmbedOp{.matrix = embed->matrix, .y = x}, attend,
+                 program::PicksOp{.x = x, .weight = feed->in, .y = program.result}};
+  PENSTOCK_RETURN_IF_ERROR(program::CheckProgram(program));
 
-  PrepareOptions options;
+  program::PrepareOptions options;
   options.cache_type = cache_type;
   options.rows = options.picks = std::min(kRows, program.max_length);
   options.blocks = {1};
@@ -164,11 +173,12 @@ Expected<KernelDifference> CheckDecoderLinear(const DecoderModel& model, const D
   }
   const BlockTable table = {0};
   const bool long_rope = run->LongRope(ids.size());
-  const SingleSequence sequence(options.rows, 0, table, long_rope);
+  const program::SingleSequence sequence(options.rows, 0, table, long_rope);
   PENSTOCK_RETURN_IF_ERROR(run->Run(sequence.Batch(ids, rows)));
 
-  const TensorView stored = {words.dtype, words.shape[0], words.shape[1], words.data.data()};
-  LinearRows layer;
+  const program::TensorView stored = {words.dtype, words.shape[0], words.shape[1],
+                                      words.data.data()};
+  program::LinearRows layer;
   layer.weight = {gate.weight.dtype, gate.weight.shape[0], gate.weight.shape[1],
                   gate.weight.data.data()};
   if (gate.bias) {
@@ -184,4 +194,4 @@ Expected<KernelDifference> CheckDecoderLinear(const DecoderModel& model, const D
   return check;
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

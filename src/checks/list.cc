@@ -7,7 +7,7 @@
 #include "common/log.h"
 #include "text/tokenizer.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 constexpr unsigned kFirstLoad = static_cast<unsigned>(CheckTime::kFirstLoad);
@@ -21,10 +21,10 @@ Status Told(const Expected<std::string>& found, const Say& say) {
   return found.status();
 }
 
-Status RoundTrip(const Tokenizer& tokenizer, const Say& say) {
+Status RoundTrip(const text::Tokenizer& tokenizer, const Say& say) {
   const std::string text = "the water flows down the pipe and turns the wheel";
-  Encoding first, second;
-  EncodeOptions options;
+  text::Encoding first, second;
+  text::EncodeOptions options;
   options.add_special_tokens = false;
   if (!tokenizer.Encode(text, options, &first).ok()) {
     return Status::Internal("cannot encode a plain sentence");
@@ -47,8 +47,8 @@ Status OwnAnswers(const CheckSubject& subject, double, const Say&) {
 }
 
 Status EachKernel(const CheckSubject& subject, double, const Say& say) {
-  const std::vector<KernelDifference> all = subject.kernels();
-  for (const KernelDifference& one : all) {
+  const std::vector<program::KernelDifference> all = subject.kernels();
+  for (const program::KernelDifference& one : all) {
     if (one.ok()) continue;
     return Status::Internal(
         fmt::format("{}: differs by {:.1e} of the largest number, {:.1e} is allowed", one.of,
@@ -132,4 +132,4 @@ void ReportChecks(CheckTime time, const CheckSubject& subject, const SayOfCheck&
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -8,7 +8,7 @@
 #include "checks/check.h"
 #include "checks/known_answers.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 using testing::ElementsAre;
@@ -35,7 +35,7 @@ std::vector<std::string> Report(FakeResults results) {
   std::vector<std::string> lines;
   CheckSubject subject;
   subject.results = &results;
-  subject.kernels = [] { return std::vector<KernelDifference>{{"gemm", 2e-3, 1e-3}}; };
+  subject.kernels = [] { return std::vector<program::KernelDifference>{{"gemm", 2e-3, 1e-3}}; };
   subject.accuracy = [](const Say& say) {
     say(Verdict::kAdvice, "far");
     return Status::Ok();
@@ -63,8 +63,10 @@ TEST(Checks, ALoadEndsWithTheFirstThatFails) {
   const auto load = [&](const std::string& fails, double error) {
     FakeResults results(fails);
     CheckSubject subject = {.name = "m", .results = &results, .clock = &clock};
-    subject.linear = [=] { return Expected<KernelDifference>({"layer.0", error, 1e-3}); };
-    subject.kernels = [] { return std::vector<KernelDifference>{{"gemm", 1, 0}}; };  // not a load's
+    subject.linear = [=] { return Expected<program::KernelDifference>({"layer.0", error, 1e-3}); };
+    subject.kernels = [] {
+      return std::vector<program::KernelDifference>{{"gemm", 1, 0}};
+    };  // not a load's
     return RunChecks(CheckTime::kFirstLoad, subject).message();
   };
   EXPECT_EQ(load("threads", 0), "");
@@ -83,4 +85,4 @@ TEST(Checks, EachRowIsWhole) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::checks

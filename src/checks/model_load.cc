@@ -11,13 +11,14 @@
 #include "families/decoder_files.h"
 #include "generate/text_model.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 // Whether the model of a load passed before, and what is left to check.
 class RecordedLoad {
  public:
-  RecordedLoad(const LoadToCheck& load, const ModelCheckOptions& options, const Backend& backend)
+  RecordedLoad(const LoadToCheck& load, const ModelCheckOptions& options,
+               const program::Backend& backend)
       : load_(load),
         settings_(fmt::format("{} {}", backend.name(), load.settings)),
         records_(options.records),
@@ -44,14 +45,15 @@ class RecordedLoad {
   const bool known_;
 };
 
-CheckClock ClockOf(const LoadToCheck& load, Backend* backend) {
+CheckClock ClockOf(const LoadToCheck& load, program::Backend* backend) {
   return {CheckTimeOf(Clock::now() - load.begun), &backend->gate()};
 }
 
 }  // namespace
 
-Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options, Backend* backend,
-                 const RunnerToCheck& model, const LinearChecker& linear) {
+Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options,
+                 program::Backend* backend, const RunnerToCheck& model,
+                 const LinearChecker& linear) {
   if (!options.on) return Status::Ok();
   const RecordedLoad recorded(load, options, *backend);
   CheckClock clock = ClockOf(load, backend);
@@ -63,20 +65,20 @@ Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options, Back
   return recorded.Check(subject);
 }
 
-Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options, Backend* backend,
-                 const TextModel& model) {
+Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options,
+                 program::Backend* backend, const generate::TextModel& model) {
   if (!options.on) return Status::Ok();
   const RecordedLoad recorded(load, options, *backend);
   CheckClock clock = ClockOf(load, backend);
-  const DecoderModel& decoder = *model.decoder;
-  Program program;  // outlives its run
+  const models::DecoderModel& decoder = *model.decoder;
+  program::Program program;  // outlives its run
   const auto first_layers = [&](double* step_s) {
     const double left_s = std::chrono::duration<double>(clock.left()).count();
     program = ProgramWithin(decoder.program(), left_s / 2, step_s);
     if (program.ops.size() < decoder.program().ops.size()) {
       LogDebug("{} of {} operations are checked", program.ops.size(), decoder.program().ops.size());
     }
-    PrepareOptions steps;
+    program::PrepareOptions steps;
     steps.cache_type = model.cache_type;
     steps.rows = kCheckRows;
     steps.picks = kCheckLogitRows;
@@ -86,8 +88,9 @@ Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options, Back
   const auto results =
       ResultsOf({decoder.config().vocab_size, model.context(), first_layers}, &clock);
   CheckSubject subject = {.name = load.name, .results = results.get(), .clock = &clock};
-  subject.linear = [&]() -> Expected<KernelDifference> {
-    PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files, DecoderFiles::Open(load.path));
+  subject.linear = [&]() -> Expected<program::KernelDifference> {
+    PENSTOCK_ASSIGN_OR_RETURN(const families::DecoderFiles files,
+                              families::DecoderFiles::Open(load.path));
     return CheckDecoderLinear(decoder, files, model.cache_type, backend);
   };
   subject.path = load.path;
@@ -95,4 +98,4 @@ Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options, Back
   return recorded.Check(subject);
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

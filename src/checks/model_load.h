@@ -8,11 +8,17 @@
 #include "common/request_context.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::generate {
+struct TextModel;  // generate/text_model.h
+}  // namespace penstock::generate
 
+namespace penstock::program {
 class Backend;
+}  // namespace penstock::program
+
+namespace penstock::checks {
+
 struct RunnerToCheck;  // known_answers.h
-struct TextModel;      // generate/text_model.h
 
 struct ModelCheckOptions {
   bool on = false;
@@ -30,9 +36,10 @@ struct LoadToCheck {
 
 // Does nothing where options.on is false. Batches run in turns of the backend's gate. Errors: those
 // of CheckLinear and CompareAnswers.
-Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options, Backend* backend,
-                 const RunnerToCheck& model, const LinearChecker& linear);
-Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options, Backend* backend,
-                 const TextModel& model);
+Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options,
+                 program::Backend* backend, const RunnerToCheck& model,
+                 const LinearChecker& linear);
+Status CheckLoad(const LoadToCheck& load, const ModelCheckOptions& options,
+                 program::Backend* backend, const generate::TextModel& model);
 
-}  // namespace penstock
+}  // namespace penstock::checks

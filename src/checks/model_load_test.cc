@@ -17,7 +17,7 @@
 #include "engine/fake_engine.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 namespace fs = std::filesystem;
@@ -44,20 +44,21 @@ class ModelChecksTest : public testing::Test {
     return folder.string();
   }
   Status LoadEngine(const std::string& path) {
-    return EncoderEngine::Load(path, options_, backend_.get(), &metrics_).status();
+    return engine::EncoderEngine::Load(path, options_, backend_.get(), &metrics_).status();
   }
   Status LoadText(const std::string& path) {
-    DecoderEngineOptions options;
+    engine::DecoderEngineOptions options;
     options.name = "m";
     options.check = options_.check;
-    return DecoderEngine::Load(path, options, backend_.get(), &metrics_).status();
+    return engine::DecoderEngine::Load(path, options, backend_.get(), &metrics_).status();
   }
 
   const TempFolder temp_;
   const fs::path place_ = temp_.path();
-  EncoderEngineOptions options_;
-  Metrics metrics_;
-  const std::unique_ptr<Backend> backend_ = *NewCpuBackend({.threads = 2, .pin = false});
+  engine::EncoderEngineOptions options_;
+  metrics::Metrics metrics_;
+  const std::unique_ptr<program::Backend> backend_ =
+      *cpu::NewCpuBackend({.threads = 2, .pin = false});
 };
 
 TEST_F(ModelChecksTest, EveryGoldenModelPasses) {
@@ -104,9 +105,11 @@ TEST_F(ModelChecksTest, WeightsThatAreNoNumbersAreRefused) {
 }
 
 // Counts the batches of a check.
-int RunsOf(const std::string& path, const EncoderEngineOptions& options, Backend* backend) {
+int RunsOf(const std::string& path, const engine::EncoderEngineOptions& options,
+           program::Backend* backend) {
   int runs = 0;
-  const EncoderParts parts = FakeParts(ModelTask::kEmbedding, 1, [&] { ++runs; });
+  const engine::EncoderParts parts =
+      engine::FakeParts(families::ModelTask::kEmbedding, 1, [&] { ++runs; });
   const Status status = CheckLoad({"m", path, "", "f32", Clock::now()}, options.check, backend,
                                   parts.ToCheck({}), nullptr);
   EXPECT_TRUE(status.ok()) << status.ToString();
@@ -118,7 +121,7 @@ TEST_F(ModelChecksTest, AModelIsCheckedOnceUntilAFileChanges) {
   const auto runs = [&] { return RunsOf(path, options_, backend_.get()); };
   EXPECT_EQ(runs(), 4);
   EXPECT_EQ(runs(), 0);
-  const auto other = *NewCpuBackend({.threads = 1, .pin = false});
+  const auto other = *cpu::NewCpuBackend({.threads = 1, .pin = false});
   EXPECT_EQ(RunsOf(path, options_, other.get()), 4);
   EXPECT_EQ(RunsOf(path, options_, other.get()), 0);
   const fs::path file = fs::path(path) / "model.safetensors";
@@ -182,8 +185,8 @@ TEST_F(ModelChecksTest, WhatADecoderGenerates) {
 TEST_F(ModelChecksTest, TheRegistrySaysWhyAModelIsNotServed) {
   const std::string path = Copy("models/bert_mean_normalize");
   std::ofstream(fs::path(path) / "known_answers.json") << R"({"inputs":["a"],"embeddings":[[1]]})";
-  Registry registry(backend_.get(), &metrics_);
-  ModelSpec spec;
+  registry::Registry registry(backend_.get(), &metrics_);
+  registry::ModelSpec spec;
   spec.name = "m";
   spec.reference = path;
   spec.options.encoder = options_;
@@ -229,4 +232,4 @@ TEST(CheckKeyTest, IsOfFilesAndSettings) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::checks

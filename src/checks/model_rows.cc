@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace penstock {
+namespace penstock::checks {
 
 bool SameBits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
@@ -44,4 +44,4 @@ double CosineOf(std::span<const float> a, std::span<const float> b) {
   return ab / std::sqrt(aa * bb);
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

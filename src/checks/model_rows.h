@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace penstock {
+namespace penstock::checks {
 
 using ModelRows = std::vector<std::vector<float>>;
 
@@ -16,4 +16,4 @@ double RelativeDifference(std::span<const float> a, std::span<const float> b);
 // The vectors have one length; NaN where one is 0.
 double CosineOf(std::span<const float> a, std::span<const float> b);
 
-}  // namespace penstock
+}  // namespace penstock::checks

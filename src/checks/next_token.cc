@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace penstock {
+namespace penstock::checks {
 
 void TokenDistribution::Set(std::span<const float> logits) {
   best_ = static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
@@ -63,4 +63,4 @@ NextTokenAccuracy NextTokenComparison::Result() const {
   return result;
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

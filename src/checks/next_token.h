@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::checks {
 
 // The distribution of one row of logits, over the whole vocabulary. An id of logit -inf has
 // probability 0; where a logit is NaN or +inf, or all are -inf, every log-probability is NaN.
@@ -60,4 +60,4 @@ class NextTokenComparison {
   double logprob_f32_ = 0, logprob_ = 0;  // of the ids that follow
 };
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -9,7 +9,7 @@
 
 #include "checks/decoder_text.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -131,4 +131,4 @@ TEST(DecoderText, IsLongAndVaried) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 // Texts of different lengths and scripts, for different shapes of batches.
@@ -132,4 +132,4 @@ std::unique_ptr<CheckedResults> TextResultsOf(TextsSource source) {
   return std::make_unique<TextResults>(std::move(source));
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -11,7 +11,7 @@
 #include "checks/check.h"
 #include "checks/model_rows.h"
 
-namespace penstock {
+namespace penstock::checks {
 
 struct TextsSource {
   enum class Again { kOneThread, kPlainKernels };
@@ -27,4 +27,4 @@ struct TextsSource {
 };
 std::unique_ptr<CheckedResults> TextResultsOf(TextsSource source);
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -1,7 +1,7 @@
 // The sentences of varied_texts.h. Neighbours are of one topic.
 #include "checks/varied_texts.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 constexpr std::string_view kSentences[] = {
@@ -249,4 +249,4 @@ constexpr std::string_view kSentences[] = {
 
 std::span<const std::string_view> VariedSentences() { return kSentences; }
 
-}  // namespace penstock
+}  // namespace penstock::checks

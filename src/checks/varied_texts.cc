@@ -9,7 +9,7 @@
 #include "common/seeded_hash.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 // Not std::uniform_int_distribution: its numbers differ between standard libraries.
@@ -88,4 +88,4 @@ std::vector<std::string> VariedTexts(size_t count) {
   return texts;
 }
 
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::checks {
 
 inline constexpr size_t kVariedTextsMax = 100'000;
 
@@ -19,4 +19,4 @@ std::vector<std::string> VariedTexts(size_t count);
 // The sentences they are made of (varied_sentences.cc).
 std::span<const std::string_view> VariedSentences();
 
-}  // namespace penstock
+}  // namespace penstock::checks

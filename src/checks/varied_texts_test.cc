@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-namespace penstock {
+namespace penstock::checks {
 namespace {
 
 TEST(VariedTexts, AreManyDifferentAndTheSameInEveryRun) {
@@ -32,4 +32,4 @@ TEST(VariedTexts, AreVaried) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::checks

@@ -8,7 +8,7 @@
 
 #include "common/json.h"
 
-namespace penstock {
+namespace penstock::client {
 namespace {
 
 int Sextet(char c) {
@@ -193,4 +193,4 @@ Expected<EmbeddedTexts> EmbedClient::Embed(const std::vector<std::string>& texts
   return ParseEmbedAnswer(answer.body, texts.size());
 }
 
-}  // namespace penstock
+}  // namespace penstock::client

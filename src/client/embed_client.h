@@ -15,7 +15,7 @@
 #include "client/server_client.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::client {
 
 struct EmbedClientOptions {
   ServerClientOptions server;
@@ -69,4 +69,4 @@ std::string EmbedBody(const std::vector<std::string>& texts, const EmbedClientOp
 // "input[row]".
 Expected<EmbeddedTexts> ParseEmbedAnswer(std::string_view body, size_t texts);
 
-}  // namespace penstock
+}  // namespace penstock::client

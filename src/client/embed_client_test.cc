@@ -5,7 +5,7 @@
 
 #include <thread>
 
-namespace penstock {
+namespace penstock::client {
 namespace {
 
 using testing::ElementsAre;
@@ -86,4 +86,4 @@ TEST(EmbedClient, StopEndsTheWaiting) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::client

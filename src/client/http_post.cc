@@ -10,7 +10,7 @@
 #include "common/curl_library.h"
 #include "common/transient_error.h"
 
-namespace penstock {
+namespace penstock::client {
 namespace {
 
 struct CurlDelete {
@@ -177,4 +177,4 @@ Expected<PostAnswer> HttpPost::Exchange(const std::string& url,
   return Status(MayPass(code) ? StatusCode::kUnavailable : StatusCode::kInvalidArgument, reason);
 }
 
-}  // namespace penstock
+}  // namespace penstock::client

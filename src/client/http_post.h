@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::client {
 
 struct PostAnswer {
   int status = 0;
@@ -57,4 +57,4 @@ class HttpPost {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::client

@@ -8,7 +8,7 @@
 #include "common/json.h"
 #include "common/log.h"
 
-namespace penstock {
+namespace penstock::client {
 namespace {
 
 constexpr size_t kMessageBytesMax = 300;
@@ -149,4 +149,4 @@ Expected<PostAnswer> ServerClient::Post(const std::string& path, const std::stri
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::client

@@ -20,7 +20,7 @@
 #include "client/http_post.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::client {
 
 struct ServerClientOptions {
   std::string url;  // "http://host:port", with or without "/v1"
@@ -94,4 +94,4 @@ bool IsWorthRetrying(int http_status);
 // Before attempt `attempt` (2, 3, ...); `chance` is from 0 to 1.
 int BackoffMs(const ServerClientOptions& options, int attempt, int retry_after_s, double chance);
 
-}  // namespace penstock
+}  // namespace penstock::client

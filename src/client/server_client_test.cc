@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::client {
 namespace {
 
 using testing::HasSubstr;
@@ -43,4 +43,4 @@ TEST(ServerClient, BacksOff) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::client

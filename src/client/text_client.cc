@@ -11,7 +11,7 @@
 #include "common/json.h"
 #include "common/seeded_hash.h"
 
-namespace penstock {
+namespace penstock::client {
 namespace {
 
 constexpr int64_t kCountMax = int64_t{1} << 50;
@@ -35,7 +35,7 @@ bool ReadOffset(JsonElement token, const char* key, uint32_t* offset) {
   return true;
 }
 
-Status ReadCounts(const JsonObject& object, Usage* usage, Truncation* truncation) {
+Status ReadCounts(const JsonObject& object, encode::Usage* usage, encode::Truncation* truncation) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject used, object.GetObjectOrEmpty("usage"));
   PENSTOCK_ASSIGN_OR_RETURN(usage->prompt_tokens, used.GetIntOr("prompt_tokens", 0, 0, kCountMax));
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject cut, object.GetObjectOrEmpty("truncated"));
@@ -46,8 +46,8 @@ Status ReadCounts(const JsonObject& object, Usage* usage, Truncation* truncation
   return Status::Ok();
 }
 
-void AddCounts(const Usage& usage, const Truncation& truncation, Usage* usage_sum,
-               Truncation* truncation_sum) {
+void AddCounts(const encode::Usage& usage, const encode::Truncation& truncation,
+               encode::Usage* usage_sum, encode::Truncation* truncation_sum) {
   usage_sum->prompt_tokens += usage.prompt_tokens;
   truncation_sum->inputs += truncation.inputs;
   truncation_sum->tokens += truncation.tokens;
@@ -73,17 +73,16 @@ Status OfWhole(const Status& status, size_t begin) {
   return {status.code(), std::move(message), whole};
 }
 
-Expected<std::vector<ClassifyResponse::Label>> ReadLabels(JsonElement item,
-                                                          SeededMap<std::string_view, int32_t>* ids,
-                                                          std::vector<std::string>* names) {
+Expected<std::vector<api::ClassifyResponse::Label>> ReadLabels(
+    JsonElement item, SeededMap<std::string_view, int32_t>* ids, std::vector<std::string>* names) {
   JsonArray predictions;
   if (!item["predictions"].Get(&predictions)) {
     return Garbled("'data' holds no 'predictions'");
   }
-  std::vector<ClassifyResponse::Label> labels;
+  std::vector<api::ClassifyResponse::Label> labels;
   for (const JsonElement prediction : predictions) {
     std::string_view name;
-    ClassifyResponse::Label label;
+    api::ClassifyResponse::Label label;
     const auto score = prediction["score"];
     if (!prediction["label"].Get(&name) || !ReadScore(score, &label.score)) {
       return Garbled("a prediction without label or score");
@@ -96,8 +95,8 @@ Expected<std::vector<ClassifyResponse::Label>> ReadLabels(JsonElement item,
   return labels;
 }
 
-Expected<TokenizeResponse::Token> ReadToken(JsonElement item) {
-  TokenizeResponse::Token token;
+Expected<api::TokenizeResponse::Token> ReadToken(JsonElement item) {
+  api::TokenizeResponse::Token token;
   int64_t id = 0;
   std::string_view text;
   if (!item["id"].Get(&id) || id < 0 || id > std::numeric_limits<int32_t>::max() ||
@@ -113,7 +112,7 @@ Expected<TokenizeResponse::Token> ReadToken(JsonElement item) {
 
 }  // namespace
 
-std::string RerankBody(const RerankRequest& request, size_t begin, size_t count) {
+std::string RerankBody(const api::RerankRequest& request, size_t begin, size_t count) {
   std::string body;
   JsonWriter json(&body);
   json.BeginObject();
@@ -127,7 +126,7 @@ std::string RerankBody(const RerankRequest& request, size_t begin, size_t count)
   return body;
 }
 
-std::string ClassifyBody(const ClassifyRequest& request, size_t begin, size_t count) {
+std::string ClassifyBody(const api::ClassifyRequest& request, size_t begin, size_t count) {
   std::string body;
   JsonWriter json(&body);
   json.BeginObject();
@@ -135,7 +134,7 @@ std::string ClassifyBody(const ClassifyRequest& request, size_t begin, size_t co
   if (request.raw_scores) json.Field("raw_scores", true);
   json.Key("input").BeginArray();
   for (size_t i = begin; i < begin + count; ++i) {
-    const ClassifyInput& input = request.inputs[i];
+    const api::ClassifyInput& input = request.inputs[i];
     if (!input.second) {
       json.String(input.first);
     } else {
@@ -146,7 +145,7 @@ std::string ClassifyBody(const ClassifyRequest& request, size_t begin, size_t co
   return body;
 }
 
-std::string TokenizeBody(const TokenizeRequest& request, size_t begin, size_t count) {
+std::string TokenizeBody(const api::TokenizeRequest& request, size_t begin, size_t count) {
   std::string body;
   JsonWriter json(&body);
   json.BeginObject();
@@ -159,14 +158,14 @@ std::string TokenizeBody(const TokenizeRequest& request, size_t begin, size_t co
   return body;
 }
 
-Expected<RerankResponse> ParseRerankAnswer(std::string_view body, size_t count) {
+Expected<api::RerankResponse> ParseRerankAnswer(std::string_view body, size_t count) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(body));
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
   PENSTOCK_ASSIGN_OR_RETURN(const JsonArray results, object.GetArray("results"));
-  RerankResponse response;
+  api::RerankResponse response;
   std::vector<bool> seen(count);
   for (const JsonElement item : results) {
-    RerankResponse::Item one;
+    api::RerankResponse::Item one;
     uint64_t index = 0;
     const auto score = item["relevance_score"];
     if (!item["index"].Get(&index) || index >= count || seen[index]) {
@@ -183,11 +182,11 @@ Expected<RerankResponse> ParseRerankAnswer(std::string_view body, size_t count) 
   return response;
 }
 
-Expected<ClassifyResponse> ParseClassifyAnswer(std::string_view body, size_t count) {
+Expected<api::ClassifyResponse> ParseClassifyAnswer(std::string_view body, size_t count) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(body));
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject object, document.Object());
   PENSTOCK_ASSIGN_OR_RETURN(const JsonArray data, object.GetArray("data"));
-  ClassifyResponse response;
+  api::ClassifyResponse response;
   SeededMap<std::string_view, int32_t> ids;
   for (const JsonElement item : data) {
     uint64_t index = response.inputs.size();
@@ -205,11 +204,11 @@ Expected<ClassifyResponse> ParseClassifyAnswer(std::string_view body, size_t cou
   return response;
 }
 
-Expected<TokenizeResponse> ParseTokenizeAnswer(std::string_view body, size_t count) {
+Expected<api::TokenizeResponse> ParseTokenizeAnswer(std::string_view body, size_t count) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(body));
   JsonArray inputs;
   if (!document.root().Get(&inputs)) return Garbled("no array of inputs");
-  TokenizeResponse response;
+  api::TokenizeResponse response;
   for (const JsonElement item : inputs) {
     JsonArray tokens;
     if (!item.Get(&tokens)) return Garbled("an input is not an array of tokens");
@@ -254,8 +253,8 @@ Status TextClient::InParts(const std::string& path, size_t rows,
   return Status::Ok();
 }
 
-Expected<RerankResponse> TextClient::Rerank(const RerankRequest& request) {
-  RerankResponse whole;
+Expected<api::RerankResponse> TextClient::Rerank(const api::RerankRequest& request) {
+  api::RerankResponse whole;
   size_t parts = 0;
   PENSTOCK_RETURN_IF_ERROR(InParts(
       "/v1/rerank", request.documents.size(),
@@ -263,7 +262,7 @@ Expected<RerankResponse> TextClient::Rerank(const RerankRequest& request) {
       [&](const Part& part) { return RerankBody(request, part.begin, part.count); },
       [&](const Part& part, std::string_view body) -> Status {
         PENSTOCK_ASSIGN_OR_RETURN(auto response, ParseRerankAnswer(body, part.count));
-        for (RerankResponse::Item& item : response.items) {
+        for (api::RerankResponse::Item& item : response.items) {
           item.index += static_cast<int32_t>(part.begin);
           whole.items.push_back(item);
         }
@@ -281,12 +280,12 @@ Expected<RerankResponse> TextClient::Rerank(const RerankRequest& request) {
   return whole;
 }
 
-Expected<ClassifyResponse> TextClient::Classify(const ClassifyRequest& request) {
-  ClassifyResponse whole;
+Expected<api::ClassifyResponse> TextClient::Classify(const api::ClassifyRequest& request) {
+  api::ClassifyResponse whole;
   PENSTOCK_RETURN_IF_ERROR(InParts(
       "/v1/classify", request.inputs.size(),
       [&](size_t row) {
-        const ClassifyInput& input = request.inputs[row];
+        const api::ClassifyInput& input = request.inputs[row];
         return input.first.size() + (input.second ? input.second->size() : 0);
       },
       [&](const Part& part) { return ClassifyBody(request, part.begin, part.count); },
@@ -294,7 +293,7 @@ Expected<ClassifyResponse> TextClient::Classify(const ClassifyRequest& request) 
         PENSTOCK_ASSIGN_OR_RETURN(auto response, ParseClassifyAnswer(body, part.count));
         const auto offset = static_cast<int32_t>(whole.labels.size());
         for (auto& labels : response.inputs) {
-          for (ClassifyResponse::Label& label : labels) label.id += offset;
+          for (api::ClassifyResponse::Label& label : labels) label.id += offset;
           whole.inputs.push_back(std::move(labels));
         }
         for (std::string& label : response.labels) whole.labels.push_back(std::move(label));
@@ -304,8 +303,8 @@ Expected<ClassifyResponse> TextClient::Classify(const ClassifyRequest& request) 
   return whole;
 }
 
-Expected<TokenizeResponse> TextClient::Tokenize(const TokenizeRequest& request) {
-  TokenizeResponse whole;
+Expected<api::TokenizeResponse> TextClient::Tokenize(const api::TokenizeRequest& request) {
+  api::TokenizeResponse whole;
   PENSTOCK_RETURN_IF_ERROR(InParts(
       "/tokenize", request.inputs.size(), [&](size_t row) { return request.inputs[row].size(); },
       [&](const Part& part) { return TokenizeBody(request, part.begin, part.count); },
@@ -317,4 +316,4 @@ Expected<TokenizeResponse> TextClient::Tokenize(const TokenizeRequest& request) 
   return whole;
 }
 
-}  // namespace penstock
+}  // namespace penstock::client

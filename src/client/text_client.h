@@ -17,7 +17,7 @@
 #include "client/server_client.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::client {
 
 class TextClient {
  public:
@@ -29,9 +29,9 @@ class TextClient {
   // By POST /v1/rerank, /v1/classify and /tokenize. Errors are the server's, with field() as it
   // names it ("documents[3]" is the request's fourth, in whichever part it went). kInternal: an
   // answer that breaks the protocol. `model` of a response is empty.
-  Expected<RerankResponse> Rerank(const RerankRequest& request);
-  Expected<ClassifyResponse> Classify(const ClassifyRequest& request);
-  Expected<TokenizeResponse> Tokenize(const TokenizeRequest& request);
+  Expected<api::RerankResponse> Rerank(const api::RerankRequest& request);
+  Expected<api::ClassifyResponse> Classify(const api::ClassifyRequest& request);
+  Expected<api::TokenizeResponse> Tokenize(const api::TokenizeRequest& request);
 
   ServerClient& server() { return server_; }
 
@@ -52,11 +52,11 @@ class TextClient {
 
 // The pieces, for tests: rows `begin` to `begin + count` of a request, and the response read from
 // the answer for `count` rows.
-std::string RerankBody(const RerankRequest& request, size_t begin, size_t count);
-std::string ClassifyBody(const ClassifyRequest& request, size_t begin, size_t count);
-std::string TokenizeBody(const TokenizeRequest& request, size_t begin, size_t count);
-Expected<RerankResponse> ParseRerankAnswer(std::string_view body, size_t count);
-Expected<ClassifyResponse> ParseClassifyAnswer(std::string_view body, size_t count);
-Expected<TokenizeResponse> ParseTokenizeAnswer(std::string_view body, size_t count);
+std::string RerankBody(const api::RerankRequest& request, size_t begin, size_t count);
+std::string ClassifyBody(const api::ClassifyRequest& request, size_t begin, size_t count);
+std::string TokenizeBody(const api::TokenizeRequest& request, size_t begin, size_t count);
+Expected<api::RerankResponse> ParseRerankAnswer(std::string_view body, size_t count);
+Expected<api::ClassifyResponse> ParseClassifyAnswer(std::string_view body, size_t count);
+Expected<api::TokenizeResponse> ParseTokenizeAnswer(std::string_view body, size_t count);
 
-}  // namespace penstock
+}  // namespace penstock::client

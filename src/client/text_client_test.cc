@@ -6,14 +6,14 @@
 #include <array>
 #include <string>
 
-namespace penstock {
+namespace penstock::client {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(TextClient, Asks) {
-  RerankRequest rerank;
+  api::RerankRequest rerank;
   rerank.query = "q";
   rerank.documents = {"a", "b", "c"};
   EXPECT_EQ(RerankBody(rerank, 1, 2), R"({"query":"q","documents":["b","c"]})");
@@ -22,10 +22,10 @@ TEST(TextClient, Asks) {
   rerank.raw_scores = true;
   EXPECT_EQ(RerankBody(rerank, 0, 1),
             R"({"model":"m","query":"q","top_n":3,"raw_scores":true,"documents":["a"]})");
-  ClassifyRequest classify;
+  api::ClassifyRequest classify;
   classify.inputs = {{"a", std::nullopt}, {"b", "c"}};
   EXPECT_EQ(ClassifyBody(classify, 0, 2), R"({"input":["a",["b","c"]]})");
-  TokenizeRequest tokenize;
+  api::TokenizeRequest tokenize;
   tokenize.inputs = {"a"};
   tokenize.prompt_name = "query";
   EXPECT_EQ(TokenizeBody(tokenize, 0, 1),
@@ -118,7 +118,7 @@ TEST(TextClient, CutAndChangedAnswersAreErrorsOrAnswers) {
 
 TEST(TextClient, NamesAServerThatIsNotThere) {
   TextClient client({.url = "127.0.0.1:1/", .attempts_max = 2, .backoff_ms = 1});
-  RerankRequest request;
+  api::RerankRequest request;
   request.documents = {"a"};
   const auto answer = client.Rerank(request);
   EXPECT_EQ(answer.status().code(), StatusCode::kUnavailable);
@@ -129,4 +129,4 @@ TEST(TextClient, NamesAServerThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::client

@@ -11,6 +11,10 @@
 
 #include "common/status.h"
 
+namespace penstock::metrics {
+class RequestTrace;  // metrics/stages.h
+}  // namespace penstock::metrics
+
 namespace penstock {
 
 class CancelToken {
@@ -43,7 +47,6 @@ struct StopCondition {
 enum class Priority { kInteractive, kBulk };
 inline constexpr int kPriorities = 2;
 
-class RequestTrace;   // metrics/stages.h
 class RequestMemory;  // common/byte_budget.h
 
 // A request's client, priority and deadline. Travels with it through every stage.
@@ -51,8 +54,8 @@ struct RequestContext {
   std::shared_ptr<CancelToken> cancel;  // null: cannot be cancelled
   Clock::time_point deadline = Clock::time_point::max();
   Priority priority = Priority::kInteractive;
-  std::string bulk_run;                 // id of the run it belongs to (api/bulk_runs.h), "": none
-  std::shared_ptr<RequestTrace> trace;  // null: its stages are not timed
+  std::string bulk_run;  // id of the run it belongs to (api/bulk_runs.h), "": none
+  std::shared_ptr<metrics::RequestTrace> trace;  // null: its stages are not timed
   // The request's share of the budget of bytes in flight; null: not bounded (local commands).
   std::shared_ptr<RequestMemory> memory;
   // For how long the model is to stay loaded after this use; negative: for good; nullopt: as set

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace penstock {
+namespace penstock::corpus {
 namespace {
 
 class FileSource : public ByteSource {
@@ -63,4 +63,4 @@ Expected<std::unique_ptr<ByteSource>> OpenFile(const std::string& name, int stop
   return std::unique_ptr<ByteSource>(std::move(source));
 }
 
-}  // namespace penstock
+}  // namespace penstock::corpus

@@ -11,7 +11,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::corpus {
 
 class ByteSource {
  public:
@@ -33,4 +33,4 @@ Expected<std::unique_ptr<ByteSource>> OpenFile(const std::string& name, int stop
 // other data.
 Expected<std::unique_ptr<ByteSource>> Unpacked(std::unique_ptr<ByteSource> packed);
 
-}  // namespace penstock
+}  // namespace penstock::corpus

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::corpus {
 
 using std::string_view;
 
@@ -62,4 +62,4 @@ Status ParseCells(string_view record, char delimiter, std::vector<std::string>* 
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::corpus

@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::corpus {
 
 // The first line of `text`, without its end.
 std::string_view FirstLine(std::string_view text);
@@ -20,4 +20,4 @@ char DelimiterOf(std::string_view header);
 // cell is literal. kInvalidArgument: text behind a closing quote, or a quote that is not closed.
 Status ParseCells(std::string_view record, char delimiter, std::vector<std::string>* cells);
 
-}  // namespace penstock
+}  // namespace penstock::corpus

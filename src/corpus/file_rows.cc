@@ -11,7 +11,7 @@
 #include "corpus/row_splitter.h"
 #include "corpus/utf8_stream.h"
 
-namespace penstock {
+namespace penstock::corpus {
 namespace {
 
 using std::string_view;
@@ -346,4 +346,4 @@ Expected<std::optional<Row>> FileRows::Next() {
   return row;
 }
 
-}  // namespace penstock
+}  // namespace penstock::corpus

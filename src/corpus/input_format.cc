@@ -9,7 +9,7 @@
 #include "common/json.h"
 #include "corpus/cells.h"
 
-namespace penstock {
+namespace penstock::corpus {
 namespace {
 
 using std::string_view;
@@ -207,4 +207,4 @@ Expected<InputFormat> Recognise(const Utf8Stream& stream, const std::string& nam
   return InputFormat::kText;
 }
 
-}  // namespace penstock
+}  // namespace penstock::corpus

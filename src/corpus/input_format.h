@@ -10,7 +10,7 @@
 #include "corpus/text_encoding.h"
 #include "corpus/utf8_stream.h"
 
-namespace penstock {
+namespace penstock::corpus {
 
 enum class InputFormat {
   kAuto,   // see Recognise
@@ -41,4 +41,4 @@ Status FillHead(Utf8Stream* stream);
 Expected<InputFormat> Recognise(const Utf8Stream& stream, const std::string& name,
                                 const std::vector<std::string>& columns);
 
-}  // namespace penstock
+}  // namespace penstock::corpus

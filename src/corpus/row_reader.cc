@@ -5,7 +5,7 @@
 #include <charconv>
 #include <utility>
 
-namespace penstock {
+namespace penstock::corpus {
 
 std::string Row::Reason() const {
   const std::string& message = status.message();
@@ -81,4 +81,4 @@ std::optional<int64_t> RowReader::disk_bytes_total() const {
   return bytes;
 }
 
-}  // namespace penstock
+}  // namespace penstock::corpus

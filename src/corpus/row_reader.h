@@ -26,7 +26,7 @@
 #include "corpus/input_format.h"
 #include "corpus/text_encoding.h"
 
-namespace penstock {
+namespace penstock::corpus {
 
 inline constexpr size_t kRowBytesMax = 64 << 20;
 // The field of an object, or the column of a table, that is the text: the first that is there.
@@ -134,4 +134,4 @@ Status ForEachRow(RowReader* reader, Take take) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::corpus

@@ -10,7 +10,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::corpus {
 namespace {
 
 using testing::ElementsAre;
@@ -473,4 +473,4 @@ TEST(Row, ABadOneKeepsItsIdAndItsReason) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::corpus

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::corpus {
 namespace {
 
 using std::string_view;
@@ -263,4 +263,4 @@ std::unique_ptr<RowSplitter> SplitArray(Utf8Stream* stream, size_t bytes_max) {
   return std::make_unique<ArraySplitter>(stream, bytes_max);
 }
 
-}  // namespace penstock
+}  // namespace penstock::corpus

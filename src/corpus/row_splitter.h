@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "corpus/utf8_stream.h"
 
-namespace penstock {
+namespace penstock::corpus {
 
 struct RawRow {
   std::string text;     // without the line's end or separators of elements
@@ -35,4 +35,4 @@ std::unique_ptr<RowSplitter> SplitRecords(Utf8Stream* stream, size_t bytes_max, 
 // Elements are strings, numbers, objects and so on; they are not parsed but for where they end.
 std::unique_ptr<RowSplitter> SplitArray(Utf8Stream* stream, size_t bytes_max);
 
-}  // namespace penstock
+}  // namespace penstock::corpus

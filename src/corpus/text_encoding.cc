@@ -4,7 +4,7 @@
 
 #include "common/utf8_check.h"
 
-namespace penstock {
+namespace penstock::corpus {
 namespace {
 
 // Of 0x80 to 0x9f; 0: no character.
@@ -137,4 +137,4 @@ void Transcoder::Finish(std::string* text) {
   high_ = 0;
 }
 
-}  // namespace penstock
+}  // namespace penstock::corpus

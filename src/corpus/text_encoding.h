@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::corpus {
 
 enum class TextEncoding {
   kUtf8,
@@ -43,4 +43,4 @@ class Transcoder {
   unsigned high_ = 0;    // surrogate that waits for its other half
 };
 
-}  // namespace penstock
+}  // namespace penstock::corpus

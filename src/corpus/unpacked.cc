@@ -11,7 +11,7 @@
 
 #include "corpus/byte_source.h"
 
-namespace penstock {
+namespace penstock::corpus {
 namespace {
 
 constexpr size_t kBlockBytes = 64 << 10;
@@ -210,4 +210,4 @@ Expected<std::unique_ptr<ByteSource>> Unpacked(std::unique_ptr<ByteSource> packe
   return std::unique_ptr<ByteSource>(std::make_unique<PlainSource>(std::move(bytes)));
 }
 
-}  // namespace penstock
+}  // namespace penstock::corpus

@@ -1,6 +1,6 @@
 #include "corpus/utf8_stream.h"
 
-namespace penstock {
+namespace penstock::corpus {
 namespace {
 
 constexpr size_t kRawBlockBytes = 64 << 10;
@@ -43,4 +43,4 @@ Expected<bool> Utf8Stream::Read() {
   return text_.size() > before;
 }
 
-}  // namespace penstock
+}  // namespace penstock::corpus

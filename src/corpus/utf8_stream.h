@@ -11,7 +11,7 @@
 #include "corpus/byte_source.h"
 #include "corpus/text_encoding.h"
 
-namespace penstock {
+namespace penstock::corpus {
 
 class Utf8Stream {
  public:
@@ -46,4 +46,4 @@ class Utf8Stream {
   bool ended_ = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::corpus

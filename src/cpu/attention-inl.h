@@ -29,21 +29,21 @@ inline size_t OddLines(size_t words) {
 
 // Words of each part of the scratch, in order.
 struct AttentionSizes {
-  AttentionSizes(DType dtype, size_t length, size_t head_size) {
+  AttentionSizes(numbers::DType dtype, size_t length, size_t head_size) {
     const size_t per_word = WordValues(dtype);
     key_words = (head_size + per_word - 1) / per_word;
     length_words = (length + per_word - 1) / per_word;
     query_stride = OddLines(head_size);  // f32 rotates into it
     const size_t block = length < kKeyBlock ? length : kKeyBlock;
     score_stride = OddLines(RoundUp(block, kPanel));
-    weight_stride = dtype == DType::kF32 ? score_stride : OddLines((block + 1) / 2);
+    weight_stride = dtype == numbers::DType::kF32 ? score_stride : OddLines((block + 1) / 2);
     part_stride = RoundUp(head_size, kLineWords);
     keys = RoundUp(length, kPanel) * key_words;
     values = RoundUp(head_size, kPanel) * length_words;
     row = RoundUp(head_size, kLineWords);
     queries = kTileRows * query_stride;
     scores = kTileRows * score_stride;
-    weights = dtype == DType::kF32 ? 0 : kTileRows * weight_stride;
+    weights = dtype == numbers::DType::kF32 ? 0 : kTileRows * weight_stride;
     part = length > kKeyBlock ? kTileRows * part_stride : 0;
   }
   size_t total() const { return keys + values + row + queries + scores + weights + part; }
@@ -53,7 +53,7 @@ struct AttentionSizes {
   size_t keys, values, row, queries, scores, weights, part;
 };
 
-size_t AttentionScratchFloats(DType dtype, size_t length, size_t head_size) {
+size_t AttentionScratchFloats(numbers::DType dtype, size_t length, size_t head_size) {
   return AttentionSizes(dtype, length, head_size).total();
 }
 
@@ -325,7 +325,7 @@ void AttendHead(const AttentionTask& task) {
 }
 
 void AttentionHead(const AttentionTask& task) {
-  if (task.dtype == DType::kBf16) {
+  if (task.dtype == numbers::DType::kBf16) {
     AttendHead<DotBf16>(task);
   } else {
     AttendHead<DotF32>(task);

@@ -19,7 +19,7 @@ inline Simd::Words Shifted(Simd::Words words) {
   return words;
 }
 
-template <DType kType>
+template <numbers::DType kType>
 struct Block : BlockLayout<kType> {
   using Layout = BlockLayout<kType>;
   // Codes that Pair gives have this much to be taken off.

@@ -23,7 +23,7 @@ struct Piece {
 static_assert(sizeof(Piece) <= kBlockScratchBytes);
 
 // `groups` of a panel, from a head on, as int8 words with their scales.
-template <DType kType>
+template <numbers::DType kType>
 void UnpackCodes(const uint8_t* panel, size_t groups, Piece* piece) {
   using B = Block<kType>;
   constexpr size_t kHalfWords = kGroupWords / B::kHalves;
@@ -78,7 +78,7 @@ inline void StoreValues(const Vec (&values)[4], Word* words, size_t index, int v
   }
 }
 
-template <DType kType, typename Dot>
+template <numbers::DType kType, typename Dot>
 inline void UnpackWord(Simd::Words codes, Vec scale, Vec min, Word* words, size_t index, int v) {
   codes = Simd::SubBytes(codes, Simd::SetWord(0x01010101u * Block<kType>::kOffset));
   Vec values[4];
@@ -90,7 +90,7 @@ inline void UnpackWord(Simd::Words codes, Vec scale, Vec min, Word* words, size_
 }
 
 // The same as bf16 or f32 words.
-template <DType kType, typename Dot>
+template <numbers::DType kType, typename Dot>
 void UnpackValues(const uint8_t* panel, size_t groups, Piece* piece) {
   using B = Block<kType>;
   for (size_t g = 0; g < groups; g += B::kGroups) {
@@ -119,17 +119,17 @@ void UnpackValues(const uint8_t* panel, size_t groups, Piece* piece) {
 }
 
 // The same of floats that are not yet of Dot's type.
-template <DType kType, typename Dot>
+template <numbers::DType kType, typename Dot>
 void ConvertValues(const uint8_t* panel, size_t groups, Piece* piece) {
   for (size_t index = 0; index < groups * kGroupWords; ++index) {
     for (int v = 0; v < kTileVecs; ++v) {
       Vec values[4];
       for (size_t j = 0; j < 4; ++j) {
-        if constexpr (kType == DType::kF32) {
+        if constexpr (kType == numbers::DType::kF32) {
           values[j] = Simd::AsFloat(LoadWordsAt(panel, 4 * index + j, v));
         } else {
           const Simd::Words pair = LoadWordsAt(panel, 2 * index + j / 2, v);
-          if constexpr (kType == DType::kF16) {
+          if constexpr (kType == numbers::DType::kF16) {
             values[j] = Simd::LowF16(j % 2 == 0 ? pair : Simd::ShiftRight(pair, 16));
           } else {
             values[j] = Simd::AsFloat(j % 2 == 0 ? Simd::LowHalves(pair) : Simd::HighHalves(pair));
@@ -142,14 +142,14 @@ void ConvertValues(const uint8_t* panel, size_t groups, Piece* piece) {
 }
 
 // Unpacks a piece. Returns its words.
-template <DType kType, typename Dot>
+template <numbers::DType kType, typename Dot>
 inline const Word* Unpack(const uint8_t* panel, size_t groups, Piece* piece) {
   if constexpr (Dot::kInt8) {
     UnpackCodes<kType>(panel, groups, piece);
   } else if constexpr (!BlockLayout<kType>::kFloat) {
     UnpackValues<kType, Dot>(panel, groups, piece);
-  } else if constexpr ((kType == DType::kF32 && !Dot::kCoarse) ||
-                       (kType == DType::kBf16 && Dot::kCoarse)) {
+  } else if constexpr ((kType == numbers::DType::kF32 && !Dot::kCoarse) ||
+                       (kType == numbers::DType::kBf16 && Dot::kCoarse)) {
     return reinterpret_cast<const Word*>(panel);
   } else {
     ConvertValues<kType, Dot>(panel, groups, piece);
@@ -226,7 +226,7 @@ template <int kRows, int kHalves, bool kMin>
 inline void AddCodes(const Word* x, const Piece& piece, size_t groups, PieceFetch fetch,
                      float* tile) {
   constexpr size_t kWords = kGroupWords / kHalves;
-  for (size_t g = 0; g < groups; ++g, x += BlockRowWords(DType::kI8) * kRows) {
+  for (size_t g = 0; g < groups; ++g, x += BlockRowWords(numbers::DType::kI8) * kRows) {
     fetch.Next();
     // The sums stay in the tile: kept on the stack, they would only be further away.
     asm volatile("" : "+r"(tile));
@@ -271,7 +271,7 @@ inline void AddFloats(const Word* x, const Word* words, size_t groups, PieceFetc
 }
 
 // Adds a piece to the `count` <= kRows rows of a tile.
-template <DType kType, typename Dot, int kRows>
+template <numbers::DType kType, typename Dot, int kRows>
 void AddPiece(const Word* x, size_t count, const Word* words, const Piece& piece, size_t groups,
               PieceFetch fetch, float* tile) {
   // Tiles of more rows than the small kernel takes are at least half full.
@@ -307,7 +307,7 @@ inline void FetchResults(const BlockGemmTask& task, size_t column, size_t begin,
 
 // A range of rows by one panel, whose first column is `column`: added to piece->tile, then to y.
 // `next`: read after the panel.
-template <DType kType, typename Dot>
+template <numbers::DType kType, typename Dot>
 void BlockPanel(const BlockGemmTask& task, const TileRange& range, size_t column,
                 const uint8_t* panel, const uint8_t* next, Piece* piece) {
   constexpr size_t kGroups =
@@ -338,7 +338,7 @@ void BlockPanel(const BlockGemmTask& task, const TileRange& range, size_t column
   }
 }
 
-template <DType kType, typename Dot>
+template <numbers::DType kType, typename Dot>
 void BlockGemmBy(const BlockGemmTask& task) {
   Piece* piece = static_cast<Piece*>(task.scratch);
   const size_t panel_bytes = BlockPanelBytes(kType, task.in, kPanel);
@@ -371,15 +371,15 @@ void BlockGemmBy(const BlockGemmTask& task) {
   }
 }
 
-template <DType kType>
+template <numbers::DType kType>
 void BlockGemmOf(const BlockGemmTask& task) {
-  if (task.dtype == DType::kF32) {
+  if (task.dtype == numbers::DType::kF32) {
     if constexpr (BlockLayout<kType>::kFloat) {
       if (task.rows <= kSmallRows) return SmallGemmOf<kType>(task);
     }
     return BlockGemmBy<kType, DotF32>(task);
   }
-  if (task.dtype == DType::kBf16) return BlockGemmBy<kType, DotBf16>(task);
+  if (task.dtype == numbers::DType::kBf16) return BlockGemmBy<kType, DotBf16>(task);
   if constexpr (!BlockLayout<kType>::kFloat) {
     if (task.rows <= kSmallRows) return SmallGemmOf<kType>(task);
     BlockGemmBy<kType, DotInt8>(task);
@@ -388,28 +388,28 @@ void BlockGemmOf(const BlockGemmTask& task) {
 
 void BlockGemm(const BlockGemmTask& task) {
   switch (task.stored) {
-    case DType::kF32:
-      return BlockGemmOf<DType::kF32>(task);
-    case DType::kF16:
-      return BlockGemmOf<DType::kF16>(task);
-    case DType::kBf16:
-      return BlockGemmOf<DType::kBf16>(task);
-    case DType::kQ8_0:
-      return BlockGemmOf<DType::kQ8_0>(task);
-    case DType::kQ4_0:
-      return BlockGemmOf<DType::kQ4_0>(task);
-    case DType::kQ4_1:
-      return BlockGemmOf<DType::kQ4_1>(task);
-    case DType::kQ5_0:
-      return BlockGemmOf<DType::kQ5_0>(task);
-    case DType::kQ5_1:
-      return BlockGemmOf<DType::kQ5_1>(task);
-    case DType::kQ4K:
-      return BlockGemmOf<DType::kQ4K>(task);
-    case DType::kQ5K:
-      return BlockGemmOf<DType::kQ5K>(task);
-    case DType::kQ6K:
-      return BlockGemmOf<DType::kQ6K>(task);
+    case numbers::DType::kF32:
+      return BlockGemmOf<numbers::DType::kF32>(task);
+    case numbers::DType::kF16:
+      return BlockGemmOf<numbers::DType::kF16>(task);
+    case numbers::DType::kBf16:
+      return BlockGemmOf<numbers::DType::kBf16>(task);
+    case numbers::DType::kQ8_0:
+      return BlockGemmOf<numbers::DType::kQ8_0>(task);
+    case numbers::DType::kQ4_0:
+      return BlockGemmOf<numbers::DType::kQ4_0>(task);
+    case numbers::DType::kQ4_1:
+      return BlockGemmOf<numbers::DType::kQ4_1>(task);
+    case numbers::DType::kQ5_0:
+      return BlockGemmOf<numbers::DType::kQ5_0>(task);
+    case numbers::DType::kQ5_1:
+      return BlockGemmOf<numbers::DType::kQ5_1>(task);
+    case numbers::DType::kQ4K:
+      return BlockGemmOf<numbers::DType::kQ4K>(task);
+    case numbers::DType::kQ5K:
+      return BlockGemmOf<numbers::DType::kQ5K>(task);
+    case numbers::DType::kQ6K:
+      return BlockGemmOf<numbers::DType::kQ6K>(task);
     default:
       return;
   }

@@ -38,7 +38,7 @@ template <size_t kBytes>
 
 // Adds half `kHalf` of a group (all of it where the type has no halves) to `sums`;
 // `ahead`: by Stream::Ahead.
-template <DType kType, int kRows, int kHalf>
+template <numbers::DType kType, int kRows, int kHalf>
 [[gnu::always_inline]] inline void AddHalf(const Word* rows, const uint8_t* codes,
                                            const uint8_t* ahead, const Vec (&scales)[kTileVecs],
                                            Vec (&sums)[kRows][kTileVecs]) {
@@ -96,7 +96,7 @@ template <DType kType, int kRows, int kHalf>
 }
 
 // Group `index` of a head; `rows`: the same group of the tile.
-template <DType kType, int kRows>
+template <numbers::DType kType, int kRows>
 [[gnu::always_inline]] inline void AddBlockGroup(const Word* rows, const uint8_t* head, int index,
                                                  const uint8_t* codes, const uint8_t* ahead,
                                                  Vec (&sums)[kRows][kTileVecs]) {
@@ -161,13 +161,13 @@ template <int kRows, int kStreams>
 }
 
 // Word `w` of a group's floats in vector v, its first value and, where it has two, its second.
-template <DType kType>
+template <numbers::DType kType>
 [[gnu::always_inline]] inline void FloatsOfWord(const uint8_t* group, size_t w, int v, Vec* first,
                                                 Vec* second) {
   const Simd::Words word = LoadWordsAt(group, w, v);
-  if constexpr (kType == DType::kF32) {
+  if constexpr (kType == numbers::DType::kF32) {
     *first = Simd::AsFloat(word);
-  } else if constexpr (kType == DType::kF16) {
+  } else if constexpr (kType == numbers::DType::kF16) {
     *first = Simd::LowF16(word);
     *second = Simd::LowF16(Simd::ShiftRight(word, 16));
   } else {
@@ -177,11 +177,11 @@ template <DType kType>
 }
 
 // A group of floats in f32, k by k as AddRows does it.
-template <DType kType, int kRows>
+template <numbers::DType kType, int kRows>
 [[gnu::always_inline]] inline void AddFloatGroup(const Word* rows, const uint8_t* group,
                                                  const uint8_t* ahead,
                                                  Vec (&sums)[kRows][kTileVecs]) {
-  constexpr size_t kWordValues = kType == DType::kF32 ? 1 : 2;
+  constexpr size_t kWordValues = kType == numbers::DType::kF32 ? 1 : 2;
   constexpr size_t kWords = kBlockGroup / kWordValues;
   constexpr size_t kStep = 4;  // words between requests
   for (size_t begin = 0; begin < kWords; begin += kStep) {
@@ -206,7 +206,7 @@ template <DType kType, int kRows>
   }
 }
 
-template <DType kType, int kRows, int kStreams>
+template <numbers::DType kType, int kRows, int kStreams>
 void SmallFloatPanels(const Word* rows, size_t groups, PanelStreams<kStreams> from, float* tiles) {
   constexpr size_t kGroupBytes = BlockLayout<kType>::kGroupBytes * kPanel;
   Vec sums[kStreams][kRows][kTileVecs];
@@ -218,13 +218,13 @@ void SmallFloatPanels(const Word* rows, size_t groups, PanelStreams<kStreams> fr
                                   sums[s]);
       from.panels[s] += kGroupBytes;
     }
-    rows += BlockRowWords(DType::kF32) * kRows;
+    rows += BlockRowWords(numbers::DType::kF32) * kRows;
   }
   StoreTiles<kRows, kStreams>(sums, tiles);
 }
 
 // tiles[kStreams][kRows][kPanel] = the rows by a panel of each stream, from its bias (or 0) on.
-template <DType kType, int kRows, int kStreams>
+template <numbers::DType kType, int kRows, int kStreams>
 void SmallPanels(const Word* rows, size_t groups, PanelStreams<kStreams> from, float* tiles) {
   using B = Block<kType>;
   Vec sums[kStreams][kRows][kTileVecs];
@@ -247,7 +247,7 @@ void SmallPanels(const Word* rows, size_t groups, PanelStreams<kStreams> from, f
                                     from.streams[s].Ahead(from.panels[s]), sums[s]);
         from.panels[s] += kCodeBytes;
       }
-      rows += BlockRowWords(DType::kI8) * kRows;
+      rows += BlockRowWords(numbers::DType::kI8) * kRows;
     }
   }
   StoreTiles<kRows, kStreams>(sums, tiles);
@@ -275,7 +275,7 @@ inline void FinishBlocks(const BlockGemmTask& task, size_t first, size_t row, si
 }
 
 // Panels [begin, begin + count), and as many from `step` panels on for each further stream.
-template <DType kType, int kRows, int kStreams>
+template <numbers::DType kType, int kRows, int kStreams>
 void SmallRange(const BlockGemmTask& task, size_t begin, size_t count, size_t step) {
   const size_t panel_bytes = BlockPanelBytes(kType, task.in, kPanel);
   alignas(64) float tiles[kStreams * kRows * kPanel];
@@ -302,7 +302,7 @@ void SmallRange(const BlockGemmTask& task, size_t begin, size_t count, size_t st
   }
 }
 
-template <DType kType, int kRows>
+template <numbers::DType kType, int kRows>
 void SmallGemm(const BlockGemmTask& task) {
   constexpr int kStreams = kRows == 1 ? kSmallStreams : 1;
   const size_t step = task.panel_count / kStreams;
@@ -312,7 +312,7 @@ void SmallGemm(const BlockGemmTask& task) {
 }
 
 // task.rows <= kSmallRows.
-template <DType kType>
+template <numbers::DType kType>
 void SmallGemmOf(const BlockGemmTask& task) {
   const size_t rows = PaddedRows(task.rows);
   if (rows == 1) return SmallGemm<kType, 1>(task);

@@ -45,9 +45,9 @@ namespace penstock::cpu {
 constexpr size_t kBlockGroup = 32;
 constexpr size_t kGroupWords = kBlockGroup / 4;  // of int8
 
-template <DType kType>
+template <numbers::DType kType>
 struct BlockLayout {
-  static constexpr BlockFormat kFormat = FormatOf(kType);
+  static constexpr numbers::BlockFormat kFormat = numbers::FormatOf(kType);
   static constexpr bool kFloat = kFormat.low_bits == 0;
   static constexpr bool kHasMin = kFormat.has_min;
   static constexpr bool kSixBits = kFormat.has_scales && kHasMin;
@@ -67,19 +67,20 @@ struct BlockLayout {
 static constexpr size_t BlockGroups(size_t in) { return (in + kBlockGroup - 1) / kBlockGroup; }
 
 // Bytes of a panel.
-static constexpr size_t BlockPanelBytes(DType type, size_t in, size_t panel) {
-  const BlockFormat format = FormatOf(type);
+static constexpr size_t BlockPanelBytes(numbers::DType type, size_t in, size_t panel) {
+  const numbers::BlockFormat format = numbers::FormatOf(type);
   return BlockGroups(in) * kBlockGroup / format.elements * format.bytes * panel;
 }
 
 // A matrix's rows in the file are whole blocks; floats may end anywhere.
-static constexpr bool ValidBlockRow(DType type, size_t in) {
-  return in > 0 && in % FormatOf(type).elements == 0;
+static constexpr bool ValidBlockRow(numbers::DType type, size_t in) {
+  return in > 0 && in % numbers::FormatOf(type).elements == 0;
 }
 
 // Words of one row in a group, with its scales.
-static constexpr size_t BlockRowWords(DType dtype) {
-  return dtype == DType::kI8 ? kGroupWords + 3 : (dtype == DType::kBf16 ? 16 : 32);
+static constexpr size_t BlockRowWords(numbers::DType dtype) {
+  return dtype == numbers::DType::kI8 ? kGroupWords + 3
+                                      : (dtype == numbers::DType::kBf16 ? 16 : 32);
 }
 
 // Rows with those that pad them, one at most.
@@ -88,7 +89,7 @@ static constexpr size_t PaddedRows(size_t rows) {
 }
 
 // Words of packed rows.
-static constexpr size_t BlockRowsWords(DType dtype, size_t in, size_t rows) {
+static constexpr size_t BlockRowsWords(numbers::DType dtype, size_t in, size_t rows) {
   return PaddedRows(rows) * BlockGroups(in) * BlockRowWords(dtype);
 }
 
@@ -105,8 +106,8 @@ struct BlockRowPlace {
   size_t first = 0;
   size_t width = 0;  // rows of its tile
 };
-static constexpr BlockRowPlace BlockRowAt(DType dtype, size_t in, size_t rows, size_t tile_rows,
-                                          size_t row) {
+static constexpr BlockRowPlace BlockRowAt(numbers::DType dtype, size_t in, size_t rows,
+                                          size_t tile_rows, size_t row) {
   size_t tile = row * BlockRowTiles(rows, tile_rows) / PaddedRows(rows);
   while (BlockTileBegin(rows, tile_rows, tile + 1) <= row) ++tile;
   const size_t begin = BlockTileBegin(rows, tile_rows, tile);

@@ -21,18 +21,18 @@ constexpr size_t kRunBytes = 1 << 20;
 constexpr size_t kFirstSliceBytes = 256 << 10;
 
 // The rows from `row` on of the part that holds it; parts stand one below the other.
-TensorView RowsFrom(std::span<const LinearRows> parts, size_t row) {
+program::TensorView RowsFrom(std::span<const program::LinearRows> parts, size_t row) {
   auto left = static_cast<int64_t>(row);
-  for (const LinearRows& part : parts) {
+  for (const program::LinearRows& part : parts) {
     if (left < part.weight.rows) return part.weight.Rows(left, part.weight.rows - left);
     left -= part.weight.rows;
   }
   return {};
 }
 
-int64_t RowsOf(std::span<const LinearRows> parts) {
+int64_t RowsOf(std::span<const program::LinearRows> parts) {
   int64_t rows = 0;
-  for (const LinearRows& part : parts) rows += part.weight.rows;
+  for (const program::LinearRows& part : parts) rows += part.weight.rows;
   return rows;
 }
 
@@ -62,18 +62,18 @@ void TouchPages(const std::byte* begin, size_t bytes) {
 
 // Calls range(data, bytes) for rows [begin, end) of all parts together.
 template <typename Range>
-void ForRows(std::span<const LinearRows> parts, size_t begin, size_t end, Range&& range) {
+void ForRows(std::span<const program::LinearRows> parts, size_t begin, size_t end, Range&& range) {
   while (begin < end) {
-    const TensorView rows = RowsFrom(parts, begin);
+    const program::TensorView rows = RowsFrom(parts, begin);
     const size_t count = std::min(end - begin, static_cast<size_t>(rows.rows));
     range(rows.data, count * rows.row_bytes());
     begin += count;
   }
 }
 
-Status CheckPart(const LinearRows& part, const LinearRows& first) {
-  const TensorView& weight = part.weight;
-  const TensorView& bias = part.bias;
+Status CheckPart(const program::LinearRows& part, const program::LinearRows& first) {
+  const program::TensorView& weight = part.weight;
+  const program::TensorView& bias = part.bias;
   if (weight.dtype != first.weight.dtype || weight.columns != first.weight.columns ||
       weight.rows <= 0) {
     return Status::InvalidArgument(
@@ -88,21 +88,22 @@ Status CheckPart(const LinearRows& part, const LinearRows& first) {
     return Status::InvalidArgument("a bias of " + std::to_string(bias.rows * bias.columns) +
                                    " values for " + std::to_string(weight.rows) + " outputs");
   }
-  if (!ConvertsToF32(bias.dtype)) {
-    return Status::Unsupported(std::string("a bias of type ") + DTypeName(bias.dtype));
+  if (!numbers::ConvertsToF32(bias.dtype)) {
+    return Status::Unsupported(std::string("a bias of type ") + numbers::DTypeName(bias.dtype));
   }
   return Status();
 }
 
-Status Check(std::span<const LinearRows> parts, const PackOptions& options) {
+Status Check(std::span<const program::LinearRows> parts, const program::PackOptions& options) {
   if (parts.empty()) return Status::InvalidArgument("a linear layer without a matrix");
-  const DType stored = parts[0].weight.dtype;
+  const numbers::DType stored = parts[0].weight.dtype;
   const int64_t columns = parts[0].weight.columns;
-  const std::string name = DTypeName(stored);
-  if (std::find(kStoredTypes.begin(), kStoredTypes.end(), stored) == kStoredTypes.end()) {
+  const std::string name = numbers::DTypeName(stored);
+  if (std::find(numbers::kStoredTypes.begin(), numbers::kStoredTypes.end(), stored) ==
+      numbers::kStoredTypes.end()) {
     return Status::Unsupported("products of " + name + " weights");
   }
-  for (const LinearRows& part : parts) PENSTOCK_RETURN_IF_ERROR(CheckPart(part, parts[0]));
+  for (const program::LinearRows& part : parts) PENSTOCK_RETURN_IF_ERROR(CheckPart(part, parts[0]));
   constexpr int64_t kSizeMax = std::numeric_limits<int32_t>::max();
   if (columns > kSizeMax || RowsOf(parts) > kSizeMax) {
     return Status::InvalidArgument("a linear layer of more than 2^31 rows or columns");
@@ -110,10 +111,11 @@ Status Check(std::span<const LinearRows> parts, const PackOptions& options) {
   if (columns <= 0 || !ValidBlockRow(stored, static_cast<size_t>(columns))) {
     return Status::InvalidArgument("a row of " + std::to_string(columns) + " " + name +
                                    " values: not a multiple of " +
-                                   std::to_string(BlockOf(stored).elements));
+                                   std::to_string(numbers::BlockOf(stored).elements));
   }
-  if (options.dtype != DType::kI8) return Status();
-  if (!IsBlockType(stored)) return Status::Unsupported("int8 products of " + name + " weights");
+  if (options.dtype != numbers::DType::kI8) return Status();
+  if (!numbers::IsBlockType(stored))
+    return Status::Unsupported("int8 products of " + name + " weights");
   if (!options.column_factors.empty()) {
     return Status::Unsupported("column factors of " + name + " weights");
   }
@@ -122,10 +124,10 @@ Status Check(std::span<const LinearRows> parts, const PackOptions& options) {
 
 }  // namespace
 
-BlockLinear::BlockLinear(std::span<const LinearRows> parts, DType dtype, const Kernels* kernels,
-                         HugePageArena* arena)
-    : PackedLinear(static_cast<int32_t>(parts[0].weight.columns),
-                   static_cast<int32_t>(RowsOf(parts)), dtype),
+BlockLinear::BlockLinear(std::span<const program::LinearRows> parts, numbers::DType dtype,
+                         const Kernels* kernels, HugePageArena* arena)
+    : program::PackedLinear(static_cast<int32_t>(parts[0].weight.columns),
+                            static_cast<int32_t>(RowsOf(parts)), dtype),
       kernels_(kernels),
       shape_{parts[0].weight.dtype, static_cast<size_t>(in()), static_cast<size_t>(kernels->panel)},
       columns_(static_cast<size_t>(out())),
@@ -137,16 +139,17 @@ BlockLinear::BlockLinear(std::span<const LinearRows> parts, DType dtype, const K
   bias_ = arena->Alloc(padded * sizeof(float));
   float* to = static_cast<float*>(bias_.data);
   std::fill(to + columns_, to + padded, 0.0f);
-  for (const LinearRows& part : parts) {
+  for (const program::LinearRows& part : parts) {
     part.bias.CopyToF32(0, 1, to);
     to += part.bias.columns;
   }
 }
 
-Expected<std::unique_ptr<BlockLinear>> BlockLinear::Pack(std::span<const LinearRows> parts,
-                                                         const PackOptions& options,
+Expected<std::unique_ptr<BlockLinear>> BlockLinear::Pack(std::span<const program::LinearRows> parts,
+                                                         const program::PackOptions& options,
                                                          const Kernels* kernels, ThreadPool* pool,
-                                                         HugePageArena* arena, ComputeGate* gate) {
+                                                         HugePageArena* arena,
+                                                         gate::ComputeGate* gate) {
   PENSTOCK_RETURN_IF_ERROR(Check(parts, options));
   std::unique_ptr<BlockLinear> linear(new BlockLinear(parts, options.dtype, kernels, arena));
   const size_t panels = linear->panels_, columns = linear->columns_, width = linear->shape_.width;
@@ -159,7 +162,7 @@ Expected<std::unique_ptr<BlockLinear>> BlockLinear::Pack(std::span<const LinearR
       if (options.mapped_file) {
         ForRows(parts, begin * width, std::min(columns, end * width), TouchPages);
       }
-      const BulkTurn turn(gate);
+      const gate::BulkTurn turn(gate);
       const Clock::time_point began = Clock::now();
       linear->PackPanels(parts, options, begin, end, pool);
       return Clock::now() - began;
@@ -171,8 +174,9 @@ Expected<std::unique_ptr<BlockLinear>> BlockLinear::Pack(std::span<const LinearR
 }
 
 // Threads share runs of panels: large ones, as a system call follows each, but enough of them.
-void BlockLinear::PackPanels(std::span<const LinearRows> parts, const PackOptions& options,
-                             size_t first, size_t last, ThreadPool* pool) {
+void BlockLinear::PackPanels(std::span<const program::LinearRows> parts,
+                             const program::PackOptions& options, size_t first, size_t last,
+                             ThreadPool* pool) {
   const size_t share = CeilDiv(last - first, 4 * pool->threads());
   const size_t run = std::clamp<size_t>(kRunBytes / panel_bytes_, 1, share);
   pool->ParallelFor(CeilDiv(last - first, run), [&](size_t index, size_t) {
@@ -183,7 +187,7 @@ void BlockLinear::PackPanels(std::span<const LinearRows> parts, const PackOption
   });
 }
 
-void BlockLinear::PackPanel(std::span<const LinearRows> parts, size_t index) {
+void BlockLinear::PackPanel(std::span<const program::LinearRows> parts, size_t index) {
   constexpr size_t kWidthMax = 64;
   PENSTOCK_CHECK(shape_.width <= kWidthMax);
   const std::byte* rows[kWidthMax];

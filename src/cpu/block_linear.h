@@ -35,14 +35,14 @@ struct BlockRun {
   size_t rows = 0;
   float* y = nullptr;  // [rows, y_stride], the matrix's first column
   size_t y_stride = 0;
-  Activation activation = Activation::kNone;
+  program::Activation activation = program::Activation::kNone;
   bool multiply = false;
   const float* residual = nullptr;  // [rows, y_stride]; may be y; or null
   void* scratch = nullptr;          // this thread's own, kBlockScratchBytes, 64-byte aligned
   const uint8_t* next = nullptr;    // what the thread reads next: panel() of another layer; or null
 };
 
-class BlockLinear final : public PackedLinear {
+class BlockLinear final : public program::PackedLinear {
  public:
   // As Backend::Pack, of parts of one type, one of kStoredTypes; they are not read after this
   // returns. Panels are repacked by all threads of the pool; with options.mapped_file, their rows'
@@ -52,13 +52,13 @@ class BlockLinear final : public PackedLinear {
   // kInvalidArgument: parts that differ, no rows, columns that are no whole blocks, a bias of
   // another size or for some parts only. kUnsupported: a type that is not one of kStoredTypes, or a
   // bias that ConvertToF32 does not read; kI8 of a type without blocks or with column factors.
-  static Expected<std::unique_ptr<BlockLinear>> Pack(std::span<const LinearRows> parts,
-                                                     const PackOptions& options,
+  static Expected<std::unique_ptr<BlockLinear>> Pack(std::span<const program::LinearRows> parts,
+                                                     const program::PackOptions& options,
                                                      const Kernels* kernels, ThreadPool* pool,
                                                      HugePageArena* arena,
-                                                     ComputeGate* gate = nullptr);
+                                                     gate::ComputeGate* gate = nullptr);
 
-  DType stored() const { return shape_.stored; }  // of the weights
+  numbers::DType stored() const { return shape_.stored; }  // of the weights
   uint64_t bytes() const override;
   size_t panels() const { return panels_; }
   const uint8_t* panel(size_t index) const;
@@ -83,12 +83,12 @@ class BlockLinear final : public PackedLinear {
   void Run(const BlockRun& run, size_t first_panel, size_t panel_count) const;
 
  private:
-  BlockLinear(std::span<const LinearRows> parts, DType dtype, const Kernels* kernels,
-              HugePageArena* arena);
+  BlockLinear(std::span<const program::LinearRows> parts, numbers::DType dtype,
+              const Kernels* kernels, HugePageArena* arena);
   // Panels [first, last).
-  void PackPanels(std::span<const LinearRows> parts, const PackOptions& options, size_t first,
-                  size_t last, ThreadPool* pool);
-  void PackPanel(std::span<const LinearRows> parts, size_t index);
+  void PackPanels(std::span<const program::LinearRows> parts, const program::PackOptions& options,
+                  size_t first, size_t last, ThreadPool* pool);
+  void PackPanel(std::span<const program::LinearRows> parts, size_t index);
 
   const Kernels* kernels_;
   BlockPanelShape shape_;

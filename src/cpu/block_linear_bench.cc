@@ -80,7 +80,7 @@ Seconds TimeAll(ThreadPool* pool, Fn&& fn) {
 
 // Copies of one matrix, and what was measured.
 struct Case {
-  DType stored;
+  numbers::DType stored;
   std::vector<std::unique_ptr<BlockLinear>> layers;
   double pack_seconds = 0;
   Seconds one_row;    // for all layers
@@ -104,9 +104,9 @@ class Bench {
 
   void Run() {
     fmt::print("{} | {} threads | rows of {} to {}\n", kernels_->name, options_.threads, kIn, kOut);
-    for (const DType stored : kStoredTypes) {
-      const std::string name = DTypeName(stored);
-      if (!IsBlockType(stored)) continue;
+    for (const numbers::DType stored : numbers::kStoredTypes) {
+      const std::string name = numbers::DTypeName(stored);
+      if (!numbers::IsBlockType(stored)) continue;
       if (!options_.types.empty() &&
           ("," + options_.types + ",").find("," + name + ",") == std::string::npos) {
         continue;
@@ -154,16 +154,16 @@ class Bench {
     linear.Run(run, begin, end - begin);
   }
 
-  void Measure(DType stored) {
+  void Measure(numbers::DType stored) {
     Case c = {stored, {}};
-    const size_t elements = BlockOf(stored).elements;
-    const std::vector<std::byte> blocks = RandomBlocks(stored, kOut * kIn / elements, 3);
+    const size_t elements = numbers::BlockOf(stored).elements;
+    const std::vector<std::byte> blocks = numbers::RandomBlocks(stored, kOut * kIn / elements, 3);
     const size_t count = CeilDiv(options_.megabytes << 20, blocks.size());
-    const LinearRows weight = {{stored, kOut, kIn, blocks.data()}, {}};
+    const program::LinearRows weight = {{stored, kOut, kIn, blocks.data()}, {}};
     for (size_t i = 0; i < count; ++i) {
       const double start = Now();
-      c.layers.push_back(
-          std::move(*BlockLinear::Pack({&weight, 1}, {DType::kI8, {}}, kernels_, &pool_, &arena_)));
+      c.layers.push_back(std::move(
+          *BlockLinear::Pack({&weight, 1}, {numbers::DType::kI8, {}}, kernels_, &pool_, &arena_)));
       c.pack_seconds += Now() - start;
     }
     const BlockLinear& first = *c.layers[0];
@@ -184,7 +184,7 @@ class Bench {
       });
       c.one_row.Best(one);
       shares.push_back(bytes / one.thread / (ReadBytes() / read.thread));
-      peak_.Best(TimeAll(&pool_, [&](size_t) { kernels_->peak(DType::kI8, kPeakSteps); }));
+      peak_.Best(TimeAll(&pool_, [&](size_t) { kernels_->peak(numbers::DType::kI8, kPeakSteps); }));
       c.many_rows.Best(
           TimeAll(&pool_, [&](size_t t) { Step(first, many_rows, options_.rows, t, nullptr); }));
     }
@@ -196,7 +196,7 @@ class Bench {
         "{:5} repack {:4.2f} GB/s | 1 row {:5.1f} GB/s (wall {:5.1f}), of the best read {:.3f} "
         "(wall {:.3f}), median of the rounds {:.3f} | {} rows {:5.0f} GOP/s (wall {:5.0f}), of the "
         "peak {:.3f} (wall {:.3f})\n",
-        DTypeName(stored), bytes / c.pack_seconds * 1e-9, bytes / c.one_row.thread * 1e-9,
+        numbers::DTypeName(stored), bytes / c.pack_seconds * 1e-9, bytes / c.one_row.thread * 1e-9,
         bytes / c.one_row.wall * 1e-9, bytes / c.one_row.thread / ReadBytes() * read.thread,
         bytes / c.one_row.wall / ReadBytes() * read.wall, shares[shares.size() / 2], options_.rows,
         operations / c.many_rows.thread * 1e-9, operations / c.many_rows.wall * 1e-9,
@@ -208,7 +208,7 @@ class Bench {
   double PeakOperations() {
     if (peak_operations_ == 0) {
       peak_operations_ =
-          kernels_->peak(DType::kI8, kPeakSteps) * static_cast<double>(options_.threads);
+          kernels_->peak(numbers::DType::kI8, kPeakSteps) * static_cast<double>(options_.threads);
     }
     return peak_operations_;
   }

@@ -23,21 +23,23 @@
 namespace penstock::cpu {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kI8, DType::kBf16, DType::kF32};
+constexpr numbers::DType kDTypes[] = {numbers::DType::kI8, numbers::DType::kBf16,
+                                      numbers::DType::kF32};
 
-std::vector<std::byte> RandomRows(DType stored, size_t rows, size_t columns, uint32_t seed) {
-  return RandomBlocks(stored, rows * columns / BlockOf(stored).elements, seed);
+std::vector<std::byte> RandomRows(numbers::DType stored, size_t rows, size_t columns,
+                                  uint32_t seed) {
+  return numbers::RandomBlocks(stored, rows * columns / numbers::BlockOf(stored).elements, seed);
 }
 
 class BlockLinearPackTest : public testing::TestWithParam<const Kernels*> {
  protected:
-  Expected<std::unique_ptr<BlockLinear>> Pack(std::span<const LinearRows> parts,
-                                              const PackOptions& options) {
+  Expected<std::unique_ptr<BlockLinear>> Pack(std::span<const program::LinearRows> parts,
+                                              const program::PackOptions& options) {
     return BlockLinear::Pack(parts, options, GetParam(), &pool_, &arena_);
   }
-  std::unique_ptr<BlockLinear> PackOne(const TensorView& weight, DType dtype,
-                                       const TensorView& bias = {}) {
-    const LinearRows rows = {weight, bias};
+  std::unique_ptr<BlockLinear> PackOne(const program::TensorView& weight, numbers::DType dtype,
+                                       const program::TensorView& bias = {}) {
+    const program::LinearRows rows = {weight, bias};
     auto linear = Pack({&rows, 1}, {dtype, {}});
     PENSTOCK_CHECK(linear.ok());
     return std::move(*linear);
@@ -49,12 +51,13 @@ class BlockLinearPackTest : public testing::TestWithParam<const Kernels*> {
 
 TEST_P(BlockLinearPackTest, PartsOfOneType) {
   const int64_t in = 256;
-  for (const DType type : {DType::kQ6K, DType::kF16}) {
+  for (const numbers::DType type : {numbers::DType::kQ6K, numbers::DType::kF16}) {
     const std::vector<std::byte> blocks = RandomRows(type, 45, 256, 16);
-    const DType dtype = IsBlockType(type) ? DType::kI8 : DType::kF32;
-    const TensorView view = {type, 45, in, blocks.data()};
+    const numbers::DType dtype =
+        numbers::IsBlockType(type) ? numbers::DType::kI8 : numbers::DType::kF32;
+    const program::TensorView view = {type, 45, in, blocks.data()};
     const auto whole = PackOne(view, dtype);
-    const LinearRows parts[] = {{view.Rows(0, 13), {}}, {view.Rows(13, 32), {}}};
+    const program::LinearRows parts[] = {{view.Rows(0, 13), {}}, {view.Rows(13, 32), {}}};
     const auto linear = Pack(parts, {dtype, {}});
     ASSERT_TRUE(linear.ok());
     EXPECT_EQ((*linear)->in(), in);
@@ -68,20 +71,24 @@ TEST_P(BlockLinearPackTest, PartsOfOneType) {
 
 TEST_P(BlockLinearPackTest, BiasesOfAnyType) {
   const size_t in = 64, out = 2 * 32;
-  const std::vector<std::byte> blocks = RandomRows(DType::kQ8_0, out, in, 2);
-  const TensorView weight = {DType::kQ8_0, out, in, blocks.data()};
+  const std::vector<std::byte> blocks = RandomRows(numbers::DType::kQ8_0, out, in, 2);
+  const program::TensorView weight = {numbers::DType::kQ8_0, out, in, blocks.data()};
   const std::vector<float> x(in, 0.0f);
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBf16, DType::kF64, DType::kQ8_0}) {
-    const std::vector<std::byte> stored = type == DType::kF64
-                                              ? std::vector<std::byte>(out * sizeof(double))
-                                              : RandomBlocks(type, out / BlockOf(type).elements, 3);
-    const TensorView first = {type, 1, 32, stored.data()};
-    const TensorView second = {type, 1, 32, stored.data() + first.row_bytes()};
+  for (const numbers::DType type :
+       {numbers::DType::kF32, numbers::DType::kF16, numbers::DType::kBf16, numbers::DType::kF64,
+        numbers::DType::kQ8_0}) {
+    const std::vector<std::byte> stored =
+        type == numbers::DType::kF64
+            ? std::vector<std::byte>(out * sizeof(double))
+            : numbers::RandomBlocks(type, out / numbers::BlockOf(type).elements, 3);
+    const program::TensorView first = {type, 1, 32, stored.data()};
+    const program::TensorView second = {type, 1, 32, stored.data() + first.row_bytes()};
     std::vector<float> want(out);
     first.CopyToF32(0, 1, want.data());
     second.CopyToF32(0, 1, want.data() + 32);
-    const LinearRows parts[] = {{weight.Rows(0, 32), first}, {weight.Rows(32, 32), second}};
-    const auto linear = Pack(parts, {DType::kI8, {}});
+    const program::LinearRows parts[] = {{weight.Rows(0, 32), first},
+                                         {weight.Rows(32, 32), second}};
+    const auto linear = Pack(parts, {numbers::DType::kI8, {}});
     ASSERT_TRUE(linear.ok()) << linear.status().message();
     EXPECT_GE((*linear)->bytes(), blocks.size() + out * sizeof(float));
     AlignedBuffer packed((*linear)->PackedWords(1), &arena_);
@@ -95,7 +102,8 @@ TEST_P(BlockLinearPackTest, BiasesOfAnyType) {
     run.y_stride = out;
     run.scratch = scratch.data();
     (*linear)->Run(run, 0, (*linear)->panels());
-    for (size_t i = 0; i < out; ++i) EXPECT_EQ(y[i], want[i]) << DTypeName(type) << " " << i;
+    for (size_t i = 0; i < out; ++i)
+      EXPECT_EQ(y[i], want[i]) << numbers::DTypeName(type) << " " << i;
   }
 }
 
@@ -110,25 +118,25 @@ void ExpectSameBits(const std::vector<float>& got, const std::vector<float>& wan
 }
 
 TEST_P(BlockLinearPackTest, RowsAreReadBack) {
-  for (const DType type : kStoredTypes) {
-    for (const DType dtype : kDTypes) {
-      if (dtype == DType::kI8 && !IsBlockType(type)) continue;
-      const size_t in = IsBlockType(type) ? 512 : 77, out = 69;
+  for (const numbers::DType type : numbers::kStoredTypes) {
+    for (const numbers::DType dtype : kDTypes) {
+      if (dtype == numbers::DType::kI8 && !numbers::IsBlockType(type)) continue;
+      const size_t in = numbers::IsBlockType(type) ? 512 : 77, out = 69;
       std::vector<std::byte> blocks = RandomRows(type, out, in, 21);
       // Codes and scales at their ends; d and m infinite and not a number.
-      const size_t row_bytes = StoredBytes(type, in);
+      const size_t row_bytes = numbers::StoredBytes(type, in);
       std::memset(blocks.data(), 0xff, row_bytes);
       std::memset(blocks.data() + row_bytes, 0x80, row_bytes);
       std::memset(blocks.data() + 2 * row_bytes, 0x7c, row_bytes);
-      const TensorView view = {type, out, static_cast<int64_t>(in), blocks.data()};
+      const program::TensorView view = {type, out, static_cast<int64_t>(in), blocks.data()};
       const auto linear = PackOne(view, dtype);
       for (size_t row = 0; row < out; ++row) {
         std::vector<float> got(in), want(in);
         view.CopyToF32(static_cast<int64_t>(row), 1, want.data());
         linear->ReadRow(row, got.data());
         ExpectSameBits(got, want,
-                       std::string(DTypeName(type)) + " as " + DTypeName(dtype) + " row " +
-                           std::to_string(row));
+                       std::string(numbers::DTypeName(type)) + " as " + numbers::DTypeName(dtype) +
+                           " row " + std::to_string(row));
       }
     }
   }
@@ -137,9 +145,9 @@ TEST_P(BlockLinearPackTest, RowsAreReadBack) {
 TEST_P(BlockLinearPackTest, RowsArePackedInParts) {
   const size_t in = 2048 + 256, rows_max = 64;
   const std::vector<float> x = NormalFloats(rows_max * in, 4, 0.1f, 1);
-  const std::vector<std::byte> blocks = RandomRows(DType::kQ4K, 3, in, 5);
-  for (const DType dtype : kDTypes) {
-    const auto linear = PackOne({DType::kQ4K, 3, in, blocks.data()}, dtype);
+  const std::vector<std::byte> blocks = RandomRows(numbers::DType::kQ4K, 3, in, 5);
+  for (const numbers::DType dtype : kDTypes) {
+    const auto linear = PackOne({numbers::DType::kQ4K, 3, in, blocks.data()}, dtype);
     for (const size_t rows : {1, 2, 3, 5, 7, 8, 13, 15, 29, 64}) {
       const size_t words = linear->PackedWords(rows);
       std::vector<uint32_t> whole(words, 0xaaaaaaaa);
@@ -149,20 +157,21 @@ TEST_P(BlockLinearPackTest, RowsArePackedInParts) {
       // One tile after the other from the last on, then all in two parts.
       std::vector<uint32_t> parts(words, 0xbbbbbbbb);
       for (size_t t = tiles; t-- > 0;) linear->PackRows(x.data(), in, rows, parts.data(), t, 1);
-      EXPECT_EQ(parts, whole) << DTypeName(dtype) << " " << rows;
+      EXPECT_EQ(parts, whole) << numbers::DTypeName(dtype) << " " << rows;
       parts.assign(words, 0xcccccccc);
       linear->PackRows(x.data(), in, rows, parts.data(), tiles / 2, tiles - tiles / 2);
       linear->PackRows(x.data(), in, rows, parts.data(), 0, tiles / 2);
-      EXPECT_EQ(parts, whole) << DTypeName(dtype) << " " << rows;
+      EXPECT_EQ(parts, whole) << numbers::DTypeName(dtype) << " " << rows;
     }
   }
 }
 
 TEST_P(BlockLinearPackTest, RowsArePackedAndRunWithoutAllocating) {
   const size_t in = 512, out = 70;
-  for (const DType type : {DType::kQ4K, DType::kQ6K, DType::kF16}) {
-    for (const DType dtype : kDTypes) {
-      if (dtype == DType::kI8 && !IsBlockType(type)) continue;
+  for (const numbers::DType type :
+       {numbers::DType::kQ4K, numbers::DType::kQ6K, numbers::DType::kF16}) {
+    for (const numbers::DType dtype : kDTypes) {
+      if (dtype == numbers::DType::kI8 && !numbers::IsBlockType(type)) continue;
       const std::vector<std::byte> blocks = RandomRows(type, out, in, 6);
       const auto linear = PackOne({type, out, in, blocks.data()}, dtype);
       for (const size_t rows : {1, 4, 9, 40}) {
@@ -182,7 +191,8 @@ TEST_P(BlockLinearPackTest, RowsArePackedAndRunWithoutAllocating) {
         linear->Run(run, 0, linear->panels());
         linear->ReadRow(out - 1, row.data());
         EXPECT_EQ(FailingNew::Allocations(), before)
-            << DTypeName(type) << " as " << DTypeName(dtype) << ", " << rows << " rows";
+            << numbers::DTypeName(type) << " as " << numbers::DTypeName(dtype) << ", " << rows
+            << " rows";
       }
     }
   }
@@ -245,16 +255,16 @@ TEST(BlockLinearPack, PagesOfAMappedFileAreGivenBack) {
   const int64_t in = 2048, rows = 12288;
   // Parts that do not begin on pages, one of them small.
   std::vector<std::byte> bytes(1000);
-  const std::vector<std::byte> blocks = RandomRows(DType::kQ8_0, rows, in, 8);
+  const std::vector<std::byte> blocks = RandomRows(numbers::DType::kQ8_0, rows, in, 8);
   bytes.insert(bytes.end(), blocks.begin(), blocks.end());
-  const TensorView heap = {DType::kQ8_0, rows, in, blocks.data()};
+  const program::TensorView heap = {numbers::DType::kQ8_0, rows, in, blocks.data()};
   const MappedBytes file(bytes);
-  const TensorView mapped = {DType::kQ8_0, rows, in, file.data() + 1000};
+  const program::TensorView mapped = {numbers::DType::kQ8_0, rows, in, file.data() + 1000};
   ThreadPool pool(2, false);
-  const auto pack = [&](HugePageArena* arena, const TensorView& view, bool mapped_file) {
-    const LinearRows parts[] = {{view.Rows(0, 40), {}}, {view.Rows(40, rows - 40), {}}};
-    auto linear = BlockLinear::Pack(parts, {DType::kI8, {}, mapped_file}, SupportedKernels().back(),
-                                    &pool, arena);
+  const auto pack = [&](HugePageArena* arena, const program::TensorView& view, bool mapped_file) {
+    const program::LinearRows parts[] = {{view.Rows(0, 40), {}}, {view.Rows(40, rows - 40), {}}};
+    auto linear = BlockLinear::Pack(parts, {numbers::DType::kI8, {}, mapped_file},
+                                    SupportedKernels().back(), &pool, arena);
     PENSTOCK_CHECK(linear.ok());
     return std::move(*linear);
   };
@@ -285,23 +295,23 @@ TEST(BlockLinearPack, PagesOfAMappedFileAreGivenBack) {
 // Models that serve have turns between the slices, and a slice waits for theirs.
 TEST(BlockLinearPack, TakesATurnForEachSlice) {
   const int64_t in = 2048, rows = 12288;
-  const std::vector<std::byte> bytes = RandomRows(DType::kQ8_0, rows, in, 8);
-  const LinearRows parts = {{DType::kQ8_0, rows, in, bytes.data()}, {}};
+  const std::vector<std::byte> bytes = RandomRows(numbers::DType::kQ8_0, rows, in, 8);
+  const program::LinearRows parts = {{numbers::DType::kQ8_0, rows, in, bytes.data()}, {}};
   ThreadPool pool(2, false);
   HugePageArena arena;
-  const auto want =
-      BlockLinear::Pack({&parts, 1}, {DType::kI8, {}}, SupportedKernels().back(), &pool, &arena);
-  struct Model final : GateClient {
-    GateDemand Demand() const override { return {.interactive = true}; }
+  const auto want = BlockLinear::Pack({&parts, 1}, {numbers::DType::kI8, {}},
+                                      SupportedKernels().back(), &pool, &arena);
+  struct Model final : gate::GateClient {
+    gate::GateDemand Demand() const override { return {.interactive = true}; }
   } model;
-  ComputeGate gate(1);
-  ComputeGate::Turn turn(&gate, &model);
-  ASSERT_EQ(turn.Ask(), ComputeGate::Answer::kGranted);
+  gate::ComputeGate gate(1);
+  gate::ComputeGate::Turn turn(&gate, &model);
+  ASSERT_EQ(turn.Ask(), gate::ComputeGate::Answer::kGranted);
   std::atomic<bool> packed{false};
   Expected<std::unique_ptr<BlockLinear>> linear = Status::Internal("");
   std::thread loader([&] {
-    linear = BlockLinear::Pack({&parts, 1}, {DType::kI8, {}}, SupportedKernels().back(), &pool,
-                               &arena, &gate);
+    linear = BlockLinear::Pack({&parts, 1}, {numbers::DType::kI8, {}}, SupportedKernels().back(),
+                               &pool, &arena, &gate);
     packed = true;
   });
   // Each time the loader waits, it gets one turn, and waits again.
@@ -314,8 +324,8 @@ TEST(BlockLinearPack, TakesATurnForEachSlice) {
     ++turns;
     turn.End(1, {});
     turn.Drop();
-    while (!packed && turn.Ask() != ComputeGate::Answer::kGranted) {
-      if (turn.Wait() == ComputeGate::Answer::kGranted) break;
+    while (!packed && turn.Ask() != gate::ComputeGate::Answer::kGranted) {
+      if (turn.Wait() == gate::ComputeGate::Answer::kGranted) break;
     }
   }
   loader.join();
@@ -329,25 +339,27 @@ TEST(BlockLinearPack, NoLargerThanTheFile) {
   ThreadPool pool(1, false);
   HugePageArena arena;
   for (const Kernels* kernels : SupportedKernels()) {
-    for (const DType type : kStoredTypes) {
+    for (const numbers::DType type : numbers::kStoredTypes) {
       const std::vector<std::byte> blocks = RandomRows(type, 64, 512, 1);
-      const LinearRows rows = {{type, 64, 512, blocks.data()}, {}};
-      const auto linear = BlockLinear::Pack({&rows, 1}, {DType::kBf16, {}}, kernels, &pool, &arena);
+      const program::LinearRows rows = {{type, 64, 512, blocks.data()}, {}};
+      const auto linear =
+          BlockLinear::Pack({&rows, 1}, {numbers::DType::kBf16, {}}, kernels, &pool, &arena);
       ASSERT_TRUE(linear.ok());
-      EXPECT_EQ((*linear)->bytes(), blocks.size()) << DTypeName(type);
+      EXPECT_EQ((*linear)->bytes(), blocks.size()) << numbers::DTypeName(type);
     }
   }
 }
 
 class Refusals : public testing::Test {
  protected:
-  TensorView View(DType type, int64_t rows, int64_t columns) const {
+  program::TensorView View(numbers::DType type, int64_t rows, int64_t columns) const {
     return {type, rows, columns, blocks_.data()};
   }
-  LinearRows Rows(DType type, int64_t rows, int64_t columns) const {
+  program::LinearRows Rows(numbers::DType type, int64_t rows, int64_t columns) const {
     return {View(type, rows, columns), {}};
   }
-  Status Pack(const std::vector<LinearRows>& parts, const PackOptions& options = {DType::kI8, {}}) {
+  Status Pack(const std::vector<program::LinearRows>& parts,
+              const program::PackOptions& options = {numbers::DType::kI8, {}}) {
     return BlockLinear::Pack(parts, options, ScalarKernels(), &pool_, &arena_).status();
   }
 
@@ -357,45 +369,49 @@ class Refusals : public testing::Test {
 };
 
 TEST_F(Refusals, OfWeights) {
-  for (const DType type : {DType::kQ4K, DType::kQ5K, DType::kQ6K}) {
+  for (const numbers::DType type :
+       {numbers::DType::kQ4K, numbers::DType::kQ5K, numbers::DType::kQ6K}) {
     const Status status = Pack({Rows(type, 4, 640)});
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_NE(status.message().find("640"), std::string::npos) << status.message();
     EXPECT_NE(status.message().find("256"), std::string::npos) << status.message();
     EXPECT_TRUE(Pack({Rows(type, 4, 512)}).ok());
   }
-  const LinearRows q8 = Rows(DType::kQ8_0, 4, 64);
+  const program::LinearRows q8 = Rows(numbers::DType::kQ8_0, 4, 64);
   EXPECT_TRUE(Pack({q8}).ok());
   EXPECT_EQ(Pack({}).code(), StatusCode::kInvalidArgument);
-  for (const LinearRows& bad :
-       {Rows(DType::kQ8_0, 4, 40), Rows(DType::kQ8_0, 4, 0), Rows(DType::kQ8_0, 0, 64),
-        Rows(DType::kQ8_0, 4, int64_t{1} << 31), Rows(DType::kQ8_0, int64_t{1} << 31, 64)}) {
+  for (const program::LinearRows& bad :
+       {Rows(numbers::DType::kQ8_0, 4, 40), Rows(numbers::DType::kQ8_0, 4, 0),
+        Rows(numbers::DType::kQ8_0, 0, 64), Rows(numbers::DType::kQ8_0, 4, int64_t{1} << 31),
+        Rows(numbers::DType::kQ8_0, int64_t{1} << 31, 64)}) {
     EXPECT_EQ(Pack({bad}).code(), StatusCode::kInvalidArgument);
   }
-  for (const LinearRows& other :
-       {Rows(DType::kQ4_0, 4, 64), Rows(DType::kQ8_0, 4, 96), Rows(DType::kQ8_0, 0, 64)}) {
+  for (const program::LinearRows& other :
+       {Rows(numbers::DType::kQ4_0, 4, 64), Rows(numbers::DType::kQ8_0, 4, 96),
+        Rows(numbers::DType::kQ8_0, 0, 64)}) {
     EXPECT_EQ(Pack({q8, other}).code(), StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(Pack({Rows(DType::kF16, 4, 64)}).code(), StatusCode::kUnsupported);
-  EXPECT_TRUE(Pack({Rows(DType::kF16, 4, 64)}, {DType::kF32, {}}).ok());
-  for (const DType type : {DType::kF64, DType::kI8, DType::kI32, DType::kBool}) {
-    const Status status = Pack({Rows(type, 4, 64)}, {DType::kF32, {}});
-    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << DTypeName(type);
+  EXPECT_EQ(Pack({Rows(numbers::DType::kF16, 4, 64)}).code(), StatusCode::kUnsupported);
+  EXPECT_TRUE(Pack({Rows(numbers::DType::kF16, 4, 64)}, {numbers::DType::kF32, {}}).ok());
+  for (const numbers::DType type :
+       {numbers::DType::kF64, numbers::DType::kI8, numbers::DType::kI32, numbers::DType::kBool}) {
+    const Status status = Pack({Rows(type, 4, 64)}, {numbers::DType::kF32, {}});
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << numbers::DTypeName(type);
   }
   const std::vector<float> factors(64, 2.0f);
-  EXPECT_EQ(Pack({q8}, {DType::kI8, factors}).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(Pack({q8}, {numbers::DType::kI8, factors}).code(), StatusCode::kUnsupported);
 }
 
 TEST_F(Refusals, OfBiases) {
-  const LinearRows q8 = Rows(DType::kQ8_0, 4, 64);
-  const auto with_bias = [&](DType type, int64_t rows, int64_t columns) {
-    return LinearRows{q8.weight, View(type, rows, columns)};
+  const program::LinearRows q8 = Rows(numbers::DType::kQ8_0, 4, 64);
+  const auto with_bias = [&](numbers::DType type, int64_t rows, int64_t columns) {
+    return program::LinearRows{q8.weight, View(type, rows, columns)};
   };
-  const LinearRows good = with_bias(DType::kF32, 1, 4);
+  const program::LinearRows good = with_bias(numbers::DType::kF32, 1, 4);
   EXPECT_TRUE(Pack({good}).ok());
-  EXPECT_EQ(Pack({with_bias(DType::kF32, 1, 3)}).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(Pack({with_bias(DType::kF32, 4, 1)}).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(Pack({with_bias(DType::kI32, 1, 4)}).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(Pack({with_bias(numbers::DType::kF32, 1, 3)}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Pack({with_bias(numbers::DType::kF32, 4, 1)}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Pack({with_bias(numbers::DType::kI32, 1, 4)}).code(), StatusCode::kUnsupported);
   EXPECT_EQ(Pack({good, q8}).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Pack({q8, good}).code(), StatusCode::kInvalidArgument);
 }

@@ -24,10 +24,10 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-std::vector<DType> QuantTypes() {
-  std::vector<DType> out;
-  for (const DType type : kStoredTypes) {
-    if (IsBlockType(type)) out.push_back(type);
+std::vector<numbers::DType> QuantTypes() {
+  std::vector<numbers::DType> out;
+  for (const numbers::DType type : numbers::kStoredTypes) {
+    if (numbers::IsBlockType(type)) out.push_back(type);
   }
   return out;
 }
@@ -45,13 +45,14 @@ float RoundBf16(float v) {
 // A matrix, a layer of it, and rows to multiply.
 class Layer {
  public:
-  Layer(const Kernels* kernels, DType stored, DType dtype, size_t in, size_t out,
+  Layer(const Kernels* kernels, numbers::DType stored, numbers::DType dtype, size_t in, size_t out,
         std::vector<std::byte> blocks = {}, const std::vector<float>& bias = {})
       : kernels_(kernels), stored_(stored), in_(in), out_(out), blocks_(std::move(blocks)) {
-    if (blocks_.empty()) blocks_ = RandomBlocks(stored, out * in / BlockOf(stored).elements, 11);
+    if (blocks_.empty())
+      blocks_ = numbers::RandomBlocks(stored, out * in / numbers::BlockOf(stored).elements, 11);
     ThreadPool pool(2, false);
-    LinearRows rows = {View(), {}};
-    if (!bias.empty()) rows.bias = ViewOf(bias, static_cast<int64_t>(out));
+    program::LinearRows rows = {View(), {}};
+    if (!bias.empty()) rows.bias = program::ViewOf(bias, static_cast<int64_t>(out));
     auto packed = BlockLinear::Pack({&rows, 1}, {dtype, {}}, kernels, &pool, &arena_);
     PENSTOCK_CHECK(packed.ok());
     linear_ = std::move(*packed);
@@ -59,7 +60,7 @@ class Layer {
 
   const BlockLinear& linear() const { return *linear_; }
   // As stored.
-  TensorView View() const {
+  program::TensorView View() const {
     return {stored_, static_cast<int64_t>(out_), static_cast<int64_t>(in_), blocks_.data()};
   }
 
@@ -77,12 +78,12 @@ class Layer {
     auto* packed = static_cast<Word*>(out.memory.data);
     linear_->PackRows(x.data(), in_, rows, packed);
     out.packed = packed;
-    if (linear_->dtype() != DType::kI8) return out;
+    if (linear_->dtype() != numbers::DType::kI8) return out;
     out.codes.resize(x.size());
     out.scales.resize(x.size() / 32);
     for (size_t r = 0; r < rows; ++r) {
       const BlockRowPlace place =
-          BlockRowAt(DType::kI8, in_, rows, static_cast<size_t>(kernels_->tile_rows), r);
+          BlockRowAt(numbers::DType::kI8, in_, rows, static_cast<size_t>(kernels_->tile_rows), r);
       for (size_t g = 0; g < in_ / 32; ++g) {
         Word words[11];
         for (size_t w = 0; w < 11; ++w) {
@@ -142,15 +143,15 @@ class Layer {
   }
 
   float EmulateOne(const Rows& rows, size_t row, size_t column, float y) const {
-    const BlockFormat format = FormatOf(stored_);
+    const numbers::BlockFormat format = numbers::FormatOf(stored_);
     const uint8_t* q = rows.codes.data() + row * in_;
     const BlockScale* scales = rows.scales.data() + row * (in_ / 32);
-    const size_t step = FormatOf(stored_).scale_elements;
-    BlockFields block;
+    const size_t step = numbers::FormatOf(stored_).scale_elements;
+    numbers::BlockFields block;
     for (size_t k = 0; k < in_; k += step) {
       if (k % format.elements == 0) {
-        ReadBlock(stored_, blocks_.data() + (column * in_ + k) / format.elements * format.bytes,
-                  &block);
+        numbers::ReadBlock(
+            stored_, blocks_.data() + (column * in_ + k) / format.elements * format.bytes, &block);
       }
       const BlockScale& scale = scales[k / 32];
       const size_t at = k % format.elements;
@@ -158,7 +159,7 @@ class Layer {
       for (size_t j = 0; j < step; ++j) {
         sum += (block.codes[at + j] - format.offset) * (q[k + j] - scale.zero);
       }
-      float d = HalfToFloat(block.d), m = HalfToFloat(block.m);
+      float d = numbers::HalfToFloat(block.d), m = numbers::HalfToFloat(block.m);
       if (format.has_scales) {
         d = static_cast<float>(block.scales[at / step]) * d;
         m = static_cast<float>(block.mins[at / 32]) * -m;
@@ -170,7 +171,7 @@ class Layer {
   }
 
   const Kernels* kernels_;
-  DType stored_;
+  numbers::DType stored_;
   size_t in_;
   size_t out_;
   std::vector<std::byte> blocks_;
@@ -187,7 +188,7 @@ TEST_P(BlockLinearTest, RowsAreQuantisedInGroupsOf32) {
   std::vector<float> x = Random(2 * in, 1);
   std::fill(x.begin(), x.begin() + 32, 0.0f);
   for (size_t k = 32; k < 64; ++k) x[k] = 1 + std::abs(x[k]);  // zero is widened to
-  Layer layer(GetParam(), DType::kQ8_0, DType::kI8, in, 5);
+  Layer layer(GetParam(), numbers::DType::kQ8_0, numbers::DType::kI8, in, 5);
   const Layer::Rows packed = layer.Pack(x);
   for (size_t r = 0; r < 2; ++r) {
     const uint8_t* q = packed.codes.data() + r * in;
@@ -210,17 +211,17 @@ TEST_P(BlockLinearTest, RowsAreQuantisedInGroupsOf32) {
 // The small kernel (to 8 rows) and the large one, both sides of every border between tiles; pieces
 // of 2048 k; columns that fill no panel.
 TEST_P(BlockLinearTest, BitsOfTheEmulatedChain) {
-  for (const DType type : QuantTypes()) {
+  for (const numbers::DType type : QuantTypes()) {
     for (const auto& [in, out] : {std::pair<size_t, size_t>{2048 + 256, 37}, {256, 70}}) {
       const std::vector<float> bias = Random(out, 3);
-      Layer layer(GetParam(), type, DType::kI8, in, out, {}, bias);
+      Layer layer(GetParam(), type, numbers::DType::kI8, in, out, {}, bias);
       const std::vector<float> x = Random(31 * in, 2);
       const std::vector<float> want = layer.Emulate(x, bias);
       for (const size_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 28, 31}) {
         const std::vector<float> some(x.begin(), x.begin() + static_cast<ptrdiff_t>(rows * in));
         const std::vector<float> y = layer.Multiply(some);
         for (size_t i = 0; i < y.size(); ++i) {
-          ASSERT_EQ(y[i], want[i]) << DTypeName(type) << ", " << rows << " rows of " << in
+          ASSERT_EQ(y[i], want[i]) << numbers::DTypeName(type) << ", " << rows << " rows of " << in
                                    << ": row " << i / out << " column " << i % out;
         }
       }
@@ -230,17 +231,18 @@ TEST_P(BlockLinearTest, BitsOfTheEmulatedChain) {
 
 TEST_P(BlockLinearTest, AgreesWithDoublePrecision) {
   const size_t in = 512, out = 40, rows = 9;
-  for (const DType dtype : {DType::kI8, DType::kBf16, DType::kF32}) {
-    for (const DType type : kStoredTypes) {
-      if (dtype == DType::kI8 && !IsBlockType(type)) continue;
+  for (const numbers::DType dtype :
+       {numbers::DType::kI8, numbers::DType::kBf16, numbers::DType::kF32}) {
+    for (const numbers::DType type : numbers::kStoredTypes) {
+      if (dtype == numbers::DType::kI8 && !numbers::IsBlockType(type)) continue;
       Layer layer(GetParam(), type, dtype, in, out);
       std::vector<float> x = Random(rows * in, 4);
       const std::vector<float> y = layer.Multiply(x);
       std::vector<float> weights = layer.Weights();
-      if (dtype == DType::kBf16) {
+      if (dtype == numbers::DType::kBf16) {
         for (float& v : x) v = RoundBf16(v);
         for (float& v : weights) v = RoundBf16(v);
-      } else if (dtype == DType::kI8) {
+      } else if (dtype == numbers::DType::kI8) {
         const Layer::Rows packed = layer.Pack(x);
         for (size_t i = 0; i < x.size(); ++i) {
           const BlockScale& scale = packed.scales[i / in * (in / 32) + i % in / 32];
@@ -257,8 +259,8 @@ TEST_P(BlockLinearTest, AgreesWithDoublePrecision) {
             size += std::abs(product);
           }
           ASSERT_NEAR(y[r * out + c], want, 6e-8 * (8 + std::sqrt(512.0)) * size)
-              << DTypeName(type) << " dtype " << DTypeName(dtype) << " row " << r << " column "
-              << c;
+              << numbers::DTypeName(type) << " dtype " << numbers::DTypeName(dtype) << " row " << r
+              << " column " << c;
         }
       }
     }
@@ -267,9 +269,10 @@ TEST_P(BlockLinearTest, AgreesWithDoublePrecision) {
 
 TEST_P(BlockLinearTest, SameBitsForAnyRowsAndThreads) {
   const size_t in = 768, out = 165;
-  for (const DType dtype : {DType::kI8, DType::kBf16, DType::kF32}) {
-    for (const DType type : kStoredTypes) {
-      if (dtype == DType::kI8 && !IsBlockType(type)) continue;
+  for (const numbers::DType dtype :
+       {numbers::DType::kI8, numbers::DType::kBf16, numbers::DType::kF32}) {
+    for (const numbers::DType type : numbers::kStoredTypes) {
+      if (dtype == numbers::DType::kI8 && !numbers::IsBlockType(type)) continue;
       Layer layer(GetParam(), type, dtype, in, out);
       const std::vector<float> x = Random(64 * in, 5);
       const std::vector<float> want = layer.Multiply(x);
@@ -279,7 +282,8 @@ TEST_P(BlockLinearTest, SameBitsForAnyRowsAndThreads) {
         const std::vector<float> some(x.begin() + static_cast<ptrdiff_t>(first * in), x.end());
         const std::vector<float> y = layer.Multiply(some, 1 + rows % 3);
         ASSERT_EQ(std::memcmp(y.data(), want.data() + first * out, y.size() * sizeof(float)), 0)
-            << DTypeName(type) << " dtype " << DTypeName(dtype) << ", " << rows << " rows";
+            << numbers::DTypeName(type) << " dtype " << numbers::DTypeName(dtype) << ", " << rows
+            << " rows";
       }
     }
   }
@@ -288,8 +292,9 @@ TEST_P(BlockLinearTest, SameBitsForAnyRowsAndThreads) {
 // More rows than one block holds in L2.
 TEST_P(BlockLinearTest, SameBitsForManyRows) {
   const size_t in = 1024, out = 33, rows = 523;
-  for (const DType type : {DType::kQ8_0, DType::kQ4K, DType::kQ6K}) {
-    Layer layer(GetParam(), type, DType::kI8, in, out);
+  for (const numbers::DType type :
+       {numbers::DType::kQ8_0, numbers::DType::kQ4K, numbers::DType::kQ6K}) {
+    Layer layer(GetParam(), type, numbers::DType::kI8, in, out);
     const std::vector<float> x = Random(rows * in, 6);
     const std::vector<float> all = layer.Multiply(x, 2);
     for (const size_t row : {size_t{0}, size_t{223}, size_t{224}, size_t{400}, rows - 1}) {
@@ -306,23 +311,23 @@ TEST_P(BlockLinearTest, HoldsExtremes) {
   std::vector<float> x(3 * in, 1);
   std::fill(x.begin() + in, x.begin() + 2 * in, -1.0f);
   for (size_t k = 0; k < in; ++k) x[2 * in + k] = k % 2 == 0 ? 1.0f : -1.0f;
-  for (const DType type : QuantTypes()) {
+  for (const numbers::DType type : QuantTypes()) {
     for (const std::byte fill : {std::byte{0x80}, std::byte{0x7f}, std::byte{0xff}, std::byte{0}}) {
-      std::vector<std::byte> blocks(out * in / FormatOf(type).elements * FormatOf(type).bytes,
-                                    fill);
-      for (size_t b = 0; b < blocks.size(); b += FormatOf(type).bytes) {
-        std::byte* scale = blocks.data() + b + ScaleOffset(type);
+      std::vector<std::byte> blocks(
+          out * in / numbers::FormatOf(type).elements * numbers::FormatOf(type).bytes, fill);
+      for (size_t b = 0; b < blocks.size(); b += numbers::FormatOf(type).bytes) {
+        std::byte* scale = blocks.data() + b + numbers::ScaleOffset(type);
         const uint16_t halves[] = {0x3c00, 0xc000};  // 1, -2
-        std::memcpy(scale, halves, FormatOf(type).has_min ? 4 : 2);
+        std::memcpy(scale, halves, numbers::FormatOf(type).has_min ? 4 : 2);
       }
-      Layer layer(GetParam(), type, DType::kI8, in, out, blocks);
+      Layer layer(GetParam(), type, numbers::DType::kI8, in, out, blocks);
       const std::vector<float> want = layer.Emulate(x);
-      EXPECT_EQ(layer.Multiply(x), want) << DTypeName(type);
+      EXPECT_EQ(layer.Multiply(x), want) << numbers::DTypeName(type);
       std::vector<float> many;
       for (int i = 0; i < 5; ++i) many.insert(many.end(), x.begin(), x.end());
       const std::vector<float> y = layer.Multiply(many);
       EXPECT_EQ(std::vector<float>(y.end() - static_cast<ptrdiff_t>(want.size()), y.end()), want)
-          << DTypeName(type);
+          << numbers::DTypeName(type);
     }
   }
 }
@@ -331,39 +336,42 @@ TEST_P(BlockLinearTest, HoldsExtremes) {
 // theirs.
 TEST_P(BlockLinearTest, OddScales) {
   const size_t in = 512, out = 35;
-  for (const DType type : QuantTypes()) {
-    const BlockFormat format = FormatOf(type);
-    std::vector<std::byte> blocks = RandomBlocks(type, out * in / format.elements, 9);
+  for (const numbers::DType type : QuantTypes()) {
+    const numbers::BlockFormat format = numbers::FormatOf(type);
+    std::vector<std::byte> blocks = numbers::RandomBlocks(type, out * in / format.elements, 9);
     const uint16_t odd[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x7c00, 0xfc00, 0x7e00};
     for (size_t c = 0; c < std::size(odd); ++c) {
       for (size_t field = 0; field < (format.has_min ? 2u : 1u); ++field) {
         const size_t column = 2 * c + field;
         std::byte* block = blocks.data() + column * in / format.elements * format.bytes;
-        std::memcpy(block + ScaleOffset(type) + 2 * field, &odd[c], 2);
+        std::memcpy(block + numbers::ScaleOffset(type) + 2 * field, &odd[c], 2);
       }
     }
-    Layer layer(GetParam(), type, DType::kI8, in, out, blocks);
+    Layer layer(GetParam(), type, numbers::DType::kI8, in, out, blocks);
     const std::vector<float> x = Random(11 * in, 10);
     const std::vector<float> want = layer.Emulate(x);
     const std::vector<float> large = layer.Multiply(x);
     const std::vector<float> small = layer.Multiply({x.begin(), x.begin() + 2 * in});
     for (size_t i = 0; i < want.size(); ++i) {
-      EXPECT_TRUE(SameBits(large[i], want[i])) << DTypeName(type) << " " << i;
-      if (i < small.size()) EXPECT_TRUE(SameBits(small[i], want[i])) << DTypeName(type) << " " << i;
-      if (i % out >= 14) EXPECT_TRUE(std::isfinite(large[i])) << DTypeName(type) << " " << i;
+      EXPECT_TRUE(SameBits(large[i], want[i])) << numbers::DTypeName(type) << " " << i;
+      if (i < small.size())
+        EXPECT_TRUE(SameBits(small[i], want[i])) << numbers::DTypeName(type) << " " << i;
+      if (i % out >= 14)
+        EXPECT_TRUE(std::isfinite(large[i])) << numbers::DTypeName(type) << " " << i;
     }
     // Infinities and NaN are seen, not lost.
-    EXPECT_FALSE(std::isfinite(large[8])) << DTypeName(type);
-    EXPECT_TRUE(std::isnan(large[12])) << DTypeName(type);
+    EXPECT_FALSE(std::isfinite(large[8])) << numbers::DTypeName(type);
+    EXPECT_TRUE(std::isnan(large[12])) << numbers::DTypeName(type);
   }
 }
 
 TEST_P(BlockLinearTest, NanAndInfinityStayInTheirRow) {
   const size_t in = 256, out = 20;
-  for (const DType dtype : {DType::kI8, DType::kBf16, DType::kF32}) {
+  for (const numbers::DType dtype :
+       {numbers::DType::kI8, numbers::DType::kBf16, numbers::DType::kF32}) {
     for (const float bad : {kNan, kInfinity, -kInfinity}) {
       for (const size_t rows : {5, 12}) {
-        Layer layer(GetParam(), DType::kQ4K, dtype, in, out);
+        Layer layer(GetParam(), numbers::DType::kQ4K, dtype, in, out);
         std::vector<float> x = Random(rows * in, 7);
         x[2 * in + 77] = bad;
         const std::vector<float> y = layer.Multiply(x);
@@ -377,8 +385,9 @@ TEST_P(BlockLinearTest, NanAndInfinityStayInTheirRow) {
 
 TEST_P(BlockLinearTest, FloatRowsMayEndAnywhere) {
   const size_t in = 77, out = 19, rows = 3;
-  for (const DType dtype : {DType::kBf16, DType::kF32}) {
-    for (const DType type : {DType::kF32, DType::kF16, DType::kBf16}) {
+  for (const numbers::DType dtype : {numbers::DType::kBf16, numbers::DType::kF32}) {
+    for (const numbers::DType type :
+         {numbers::DType::kF32, numbers::DType::kF16, numbers::DType::kBf16}) {
       Layer layer(GetParam(), type, dtype, in, out, {}, Random(out, 1));
       std::vector<float> x = Random(rows * in, 8);
       const std::vector<float> y = layer.Multiply(x);
@@ -388,11 +397,11 @@ TEST_P(BlockLinearTest, FloatRowsMayEndAnywhere) {
         double want = bias[i % out], size = std::abs(want);
         for (size_t k = 0; k < in; ++k) {
           float a = x[i / out * in + k], b = weights[i % out * in + k];
-          if (dtype == DType::kBf16) a = RoundBf16(a), b = RoundBf16(b);
+          if (dtype == numbers::DType::kBf16) a = RoundBf16(a), b = RoundBf16(b);
           want += static_cast<double>(a) * static_cast<double>(b);
           size += std::abs(static_cast<double>(a) * static_cast<double>(b));
         }
-        EXPECT_NEAR(y[i], want, 1e-6 * size) << DTypeName(type);
+        EXPECT_NEAR(y[i], want, 1e-6 * size) << numbers::DTypeName(type);
       }
     }
   }
@@ -400,12 +409,12 @@ TEST_P(BlockLinearTest, FloatRowsMayEndAnywhere) {
 
 TEST_P(BlockLinearTest, Epilogues) {
   const size_t in = 256, out = 45;
-  Layer layer(GetParam(), DType::kQ5K, DType::kI8, in, out);
+  Layer layer(GetParam(), numbers::DType::kQ5K, numbers::DType::kI8, in, out);
   for (const size_t rows : {3, 17}) {
     const std::vector<float> x = Random(rows * in, 12);
     const std::vector<float> product = layer.Multiply(x);
     BlockRun run;
-    run.activation = Activation::kRelu;
+    run.activation = program::Activation::kRelu;
     const std::vector<float> relu = layer.Multiply(x, 2, run);
     std::vector<float> multiplied = Random(rows * out, 13);
     const std::vector<float> factor = multiplied;
@@ -430,7 +439,7 @@ TEST_P(BlockLinearTest, Epilogues) {
 // Panels [1, 2) write their own columns only, and the padding of the last panel is not written.
 TEST_P(BlockLinearTest, WritesItsOwnColumns) {
   const size_t in = 256, width = static_cast<size_t>(GetParam()->panel), out = 2 * width + 1;
-  Layer layer(GetParam(), DType::kQ4_0, DType::kI8, in, out);
+  Layer layer(GetParam(), numbers::DType::kQ4_0, numbers::DType::kI8, in, out);
   for (const size_t rows : {1, 10}) {
     const std::vector<float> x = Random(rows * in, 15);
     const std::vector<float> want = layer.Multiply(x);

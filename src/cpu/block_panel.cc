@@ -22,7 +22,7 @@ void StoreWord(uint8_t* to, size_t index, uint32_t word) {
 // Where things lie in a panel, in bytes.
 struct BlockPlaces {
   explicit BlockPlaces(const BlockPanelShape& shape)
-      : format(FormatOf(shape.stored)),
+      : format(numbers::FormatOf(shape.stored)),
         scales((format.has_min ? 4 : 2) * shape.width),
         codes(scales + scale_words() * shape.width * sizeof(Word)),
         group(static_cast<size_t>(format.low_bits + format.high_bits) * sizeof(Word) *
@@ -31,14 +31,15 @@ struct BlockPlaces {
   size_t scale_words() const { return format.has_scales ? (format.has_min ? 3 : 4) : 0; }
   size_t groups() const { return format.elements / kBlockGroup; }
 
-  BlockFormat format;
+  numbers::BlockFormat format;
   size_t scales;  // of a head
   size_t codes;   // the head's end
   size_t group;   // of each group
 };
 
 // 32 codes of a column into a group's words, from `to` on, `width` words apart.
-void StoreCodes(const BlockFormat& format, const int8_t* codes, size_t width, uint8_t* to) {
+void StoreCodes(const numbers::BlockFormat& format, const int8_t* codes, size_t width,
+                uint8_t* to) {
   uint32_t words[kGroupWords];
   for (size_t w = 0; w < kGroupWords; ++w) words[w] = LoadWord(codes + 4 * w);
   if (format.low_bits == 8) {
@@ -60,7 +61,8 @@ void StoreCodes(const BlockFormat& format, const int8_t* codes, size_t width, ui
 }
 
 // Words of a head's scales, `width` words apart.
-void StoreScales(const BlockFormat& format, const BlockFields& fields, size_t width, uint8_t* to) {
+void StoreScales(const numbers::BlockFormat& format, const numbers::BlockFields& fields,
+                 size_t width, uint8_t* to) {
   if (!format.has_min) {
     for (size_t i = 0; i < 4; ++i) StoreWord(to, i * width, LoadWord(fields.scales + 4 * i));
     return;
@@ -76,7 +78,8 @@ void StoreScales(const BlockFormat& format, const BlockFields& fields, size_t wi
   for (size_t i = 0; i < 3; ++i) StoreWord(to, i * width, words[i]);
 }
 
-void ReadCodes(const BlockFormat& format, const uint8_t* from, size_t width, int8_t* codes) {
+void ReadCodes(const numbers::BlockFormat& format, const uint8_t* from, size_t width,
+               int8_t* codes) {
   const auto planes = static_cast<size_t>(format.high_bits);
   uint32_t high[2] = {0, 0};
   for (size_t i = 0; i < planes; ++i) high[i] = LoadWord(from + i * width * sizeof(Word));
@@ -94,7 +97,8 @@ void ReadCodes(const BlockFormat& format, const uint8_t* from, size_t width, int
   }
 }
 
-void ReadScales(const BlockFormat& format, const uint8_t* from, size_t width, BlockFields* fields) {
+void ReadScales(const numbers::BlockFormat& format, const uint8_t* from, size_t width,
+                numbers::BlockFields* fields) {
   uint32_t words[4] = {0, 0, 0, 0};
   for (size_t i = 0; i < (format.has_min ? 3 : 4); ++i) {
     words[i] = LoadWord(from + i * width * sizeof(Word));
@@ -114,8 +118,8 @@ void ReadScales(const BlockFormat& format, const uint8_t* from, size_t width, Bl
 
 void WriteFloats(const BlockPanelShape& shape, std::span<const std::byte* const> rows,
                  uint8_t* panel) {
-  const size_t bytes = StoredBytes(shape.stored, shape.in);
-  const size_t words = StoredBytes(shape.stored, BlockGroups(shape.in) * kBlockGroup) / 4;
+  const size_t bytes = numbers::StoredBytes(shape.stored, shape.in);
+  const size_t words = numbers::StoredBytes(shape.stored, BlockGroups(shape.in) * kBlockGroup) / 4;
   for (size_t c = 0; c < rows.size(); ++c) {
     for (size_t w = 0; w < words; ++w) {
       uint32_t word = 0;
@@ -129,14 +133,14 @@ void WriteFloats(const BlockPanelShape& shape, std::span<const std::byte* const>
 }
 
 void ReadFloats(const BlockPanelShape& shape, const uint8_t* panel, size_t column, float* to) {
-  const size_t word_values = sizeof(Word) / BlockOf(shape.stored).bytes;
+  const size_t word_values = sizeof(Word) / numbers::BlockOf(shape.stored).bytes;
   uint32_t words[kBlockGroup];
   for (size_t k = 0; k < shape.in; k += kBlockGroup) {
     const size_t count = std::min(kBlockGroup, shape.in - k);
     for (size_t w = 0; w < kBlockGroup / word_values; ++w) {
       words[w] = LoadWord(panel + ((k / word_values + w) * shape.width + column) * sizeof(Word));
     }
-    ConvertToF32(shape.stored, reinterpret_cast<const std::byte*>(words), count, to + k);
+    numbers::ConvertToF32(shape.stored, reinterpret_cast<const std::byte*>(words), count, to + k);
   }
 }
 
@@ -144,15 +148,15 @@ void ReadFloats(const BlockPanelShape& shape, const uint8_t* panel, size_t colum
 
 void WriteBlockPanel(const BlockPanelShape& shape, std::span<const std::byte* const> rows,
                      uint8_t* panel) {
-  if (!IsBlockType(shape.stored)) return WriteFloats(shape, rows, panel);
+  if (!numbers::IsBlockType(shape.stored)) return WriteFloats(shape, rows, panel);
   const BlockPlaces places(shape);
-  const BlockFormat& format = places.format;
+  const numbers::BlockFormat& format = places.format;
   const size_t width = shape.width;
-  BlockFields fields;
+  numbers::BlockFields fields;
   uint8_t* to = panel;
   for (size_t b = 0; b < shape.in / format.elements; ++b, to += format.bytes * width) {
     for (size_t c = 0; c < rows.size(); ++c) {
-      ReadBlock(shape.stored, rows[c] + b * format.bytes, &fields);
+      numbers::ReadBlock(shape.stored, rows[c] + b * format.bytes, &fields);
       std::memcpy(to + 2 * c, &fields.d, sizeof(fields.d));
       if (format.has_min) std::memcpy(to + 2 * (width + c), &fields.m, sizeof(fields.m));
       const size_t word = c * sizeof(Word);
@@ -167,12 +171,12 @@ void WriteBlockPanel(const BlockPanelShape& shape, std::span<const std::byte* co
 
 void ReadBlockPanelRow(const BlockPanelShape& shape, const uint8_t* panel, size_t column,
                        float* to) {
-  if (!IsBlockType(shape.stored)) return ReadFloats(shape, panel, column, to);
+  if (!numbers::IsBlockType(shape.stored)) return ReadFloats(shape, panel, column, to);
   const BlockPlaces places(shape);
-  const BlockFormat& format = places.format;
+  const numbers::BlockFormat& format = places.format;
   const size_t width = shape.width;
   const size_t word = column * sizeof(Word);
-  BlockFields fields;
+  numbers::BlockFields fields;
   const uint8_t* from = panel;
   for (size_t k = 0; k < shape.in; k += format.elements, from += format.bytes * width) {
     std::memcpy(&fields.d, from + 2 * column, sizeof(fields.d));
@@ -182,7 +186,7 @@ void ReadBlockPanelRow(const BlockPanelShape& shape, const uint8_t* panel, size_
       ReadCodes(format, from + places.codes + g * places.group + word, width,
                 fields.codes + g * kBlockGroup);
     }
-    FieldsToF32(shape.stored, fields, to + k);
+    numbers::FieldsToF32(shape.stored, fields, to + k);
   }
 }
 

@@ -10,9 +10,9 @@
 namespace penstock::cpu {
 
 struct BlockPanelShape {
-  DType stored = DType::kF32;  // one of kStoredTypes
-  size_t in = 0;               // ValidBlockRow
-  size_t width = 0;            // columns of the panel
+  numbers::DType stored = numbers::DType::kF32;  // one of kStoredTypes
+  size_t in = 0;                                 // ValidBlockRow
+  size_t width = 0;                              // columns of the panel
 };
 
 // `rows`: as stored, at most `width`; the columns after them are not written.

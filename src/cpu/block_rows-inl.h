@@ -59,12 +59,12 @@ struct RowPiece {
 };
 
 // `count` values, zero-padded to whole groups.
-inline void PackRowPiece(DType dtype, const float* x, size_t count, RowPiece* piece) {
+inline void PackRowPiece(numbers::DType dtype, const float* x, size_t count, RowPiece* piece) {
   const size_t end = BlockGroups(count) * kBlockGroup;
-  if (dtype == DType::kF32) {
+  if (dtype == numbers::DType::kF32) {
     CopyRow(x, count, reinterpret_cast<float*>(piece->words));
     __builtin_memset(piece->words + count, 0, (end - count) * sizeof(float));
-  } else if (dtype == DType::kBf16) {
+  } else if (dtype == numbers::DType::kBf16) {
     uint16_t* halves = reinterpret_cast<uint16_t*>(piece->words);
     RoundRowBf16(x, count, halves);
     __builtin_memset(halves + count, 0, (end - count) * sizeof(uint16_t));
@@ -74,16 +74,16 @@ inline void PackRowPiece(DType dtype, const float* x, size_t count, RowPiece* pi
 }
 
 // x[in] into column `to` of a tile of `width` rows.
-inline void PackTileRow(DType dtype, const float* x, size_t in, size_t width, Word* to) {
+inline void PackTileRow(numbers::DType dtype, const float* x, size_t in, size_t width, Word* to) {
   const size_t words = BlockRowWords(dtype);
-  const size_t codes = dtype == DType::kI8 ? kGroupWords : words;
+  const size_t codes = dtype == numbers::DType::kI8 ? kGroupWords : words;
   RowPiece piece;
   for (size_t begin = 0; begin < in; begin += kRowPiece) {
     const size_t count = in - begin < kRowPiece ? in - begin : kRowPiece;
     PackRowPiece(dtype, x + begin, count, &piece);
     for (size_t g = 0; g < BlockGroups(count); ++g) {
       for (size_t w = 0; w < codes; ++w) to[w * width] = piece.words[g * codes + w];
-      if (dtype == DType::kI8) {
+      if (dtype == numbers::DType::kI8) {
         const Word* scale = reinterpret_cast<const Word*>(&piece.scales[g]);
         for (size_t w = 0; w < 3; ++w) to[(codes + w) * width] = scale[w];
       }

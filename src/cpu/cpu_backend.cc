@@ -13,25 +13,24 @@
 #include "cpu/program_run.h"
 #include "cpu/step_run.h"
 
-namespace penstock {
-namespace cpu {
+namespace penstock::cpu {
 namespace {
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public program::Backend {
  public:
   CpuBackend(const Kernels* kernels, const ThreadPlan& plan)
       : device_(kernels, plan.threads, plan.pin, plan.spin) {}
 
   std::string name() const override { return device_.name(); }
   int threads() const override { return static_cast<int>(device_.workers()); }
-  DType preferred_dtype() const override {
-    return device_.kernels->multiplies_bf16 ? DType::kBf16 : DType::kF32;
+  numbers::DType preferred_dtype() const override {
+    return device_.kernels->multiplies_bf16 ? numbers::DType::kBf16 : numbers::DType::kF32;
   }
   std::span<const char* const> optimisations() const override { return kCpuOptimisations; }
   uint64_t AvailableBytes() const override { return penstock::AvailableBytes(); }
   void PlaceCaller() const override { device_.pool.PlaceCaller(); }
 
-  std::unique_ptr<Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override {
+  std::unique_ptr<program::Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override {
     constexpr int64_t kBlock = 256;
     auto table = std::make_unique<FloatTable>(rows, width, &device_.weight_arena);
     for (int64_t first = 0; first < rows; first += kBlock) {
@@ -43,25 +42,29 @@ class CpuBackend final : public Backend {
     return table;
   }
 
-  Expected<std::unique_ptr<PackedLinear>> Pack(std::span<const LinearRows> parts,
-                                               const PackOptions& options) override {
+  Expected<std::unique_ptr<program::PackedLinear>> Pack(
+      std::span<const program::LinearRows> parts, const program::PackOptions& options) override {
     PENSTOCK_ASSIGN_OR_RETURN(
-        std::unique_ptr<PackedLinear> packed,
+        std::unique_ptr<program::PackedLinear> packed,
         options.as_stored ? PackBlocks(parts, options) : PackPanels(parts, options));
     CountPacked(packed->bytes());
     return packed;
   }
 
-  Expected<std::unique_ptr<ProgramRun>> Prepare(std::span<const Program* const> programs,
-                                                const PrepareOptions& options) override {
+  Expected<std::unique_ptr<program::ProgramRun>> Prepare(
+      std::span<const program::Program* const> programs,
+      const program::PrepareOptions& options) override {
     try {
-      for (const Program* program : programs) PENSTOCK_RETURN_IF_ERROR(CheckSupport(*program));
-      if (std::ranges::none_of(programs, [](const Program* one) { return UsesCache(*one); })) {
-        return std::unique_ptr<ProgramRun>(std::make_unique<CpuProgramRun>(&device_, programs));
+      for (const program::Program* program : programs)
+        PENSTOCK_RETURN_IF_ERROR(CheckSupport(*program));
+      if (std::ranges::none_of(
+              programs, [](const program::Program* one) { return program::UsesCache(*one); })) {
+        return std::unique_ptr<program::ProgramRun>(
+            std::make_unique<CpuProgramRun>(&device_, programs));
       }
       if (programs.size() > 1)
         return Status::Unsupported("several programs of which one has a cache");
-      PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<ProgramRun> run,
+      PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<program::ProgramRun> run,
                                 CpuStepRun::Make(&device_, *programs[0], options));
       return run;
     } catch (...) {
@@ -70,22 +73,23 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  Expected<std::unique_ptr<PackedLinear>> PackPanels(std::span<const LinearRows> parts,
-                                                     const PackOptions& options) {
-    const bool known = options.dtype == DType::kF32 || options.dtype == DType::kBf16 ||
-                       options.dtype == DType::kI8;
+  Expected<std::unique_ptr<program::PackedLinear>> PackPanels(
+      std::span<const program::LinearRows> parts, const program::PackOptions& options) {
+    const bool known = options.dtype == numbers::DType::kF32 ||
+                       options.dtype == numbers::DType::kBf16 ||
+                       options.dtype == numbers::DType::kI8;
     if (!known) {
       return Status::Unsupported(std::string("the CPU does not multiply in ") +
-                                 std::string(DTypeFlag(options.dtype)));
+                                 std::string(numbers::DTypeFlag(options.dtype)));
     }
     auto packed = std::make_unique<PanelLinear>(
         parts, options, static_cast<size_t>(device_.kernels->panel), &device_.weight_arena);
     device_.ReserveLinear(*packed);
-    return std::unique_ptr<PackedLinear>(std::move(packed));
+    return std::unique_ptr<program::PackedLinear>(std::move(packed));
   }
-  Expected<std::unique_ptr<PackedLinear>> PackBlocks(std::span<const LinearRows> parts,
-                                                     const PackOptions& options) {
-    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<PackedLinear> packed,
+  Expected<std::unique_ptr<program::PackedLinear>> PackBlocks(
+      std::span<const program::LinearRows> parts, const program::PackOptions& options) {
+    PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<program::PackedLinear> packed,
                               BlockLinear::Pack(parts, options, device_.kernels, &device_.pool,
                                                 &device_.weight_arena, &gate()));
     return packed;
@@ -95,14 +99,13 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
-}  // namespace cpu
 
-Expected<std::unique_ptr<Backend>> NewCpuBackend(const CpuOptions& options) {
-  auto kernels = options.isa.empty() ? cpu::DefaultKernels() : cpu::ChooseKernels(options.isa);
+Expected<std::unique_ptr<program::Backend>> NewCpuBackend(const CpuOptions& options) {
+  auto kernels = options.isa.empty() ? DefaultKernels() : ChooseKernels(options.isa);
   if (!kernels.ok()) return kernels.status();
   const ThreadPlan plan = PlanThreads(static_cast<size_t>(std::max(0, options.threads)),
                                       options.pin, ReadProcessorLimits());
-  return std::unique_ptr<Backend>(std::make_unique<cpu::CpuBackend>(*kernels, plan));
+  return std::unique_ptr<program::Backend>(std::make_unique<CpuBackend>(*kernels, plan));
 }
 
-}  // namespace penstock
+}  // namespace penstock::cpu

@@ -7,7 +7,7 @@
 #include "common/status.h"
 #include "program/backend.h"
 
-namespace penstock {
+namespace penstock::cpu {
 
 struct CpuOptions {
   int threads = 0;  // 0: as many as this process may use (common/processors.h)
@@ -16,6 +16,6 @@ struct CpuOptions {
 };
 
 // kUnsupported: this build or processor lacks the instruction set asked for.
-Expected<std::unique_ptr<Backend>> NewCpuBackend(const CpuOptions& options);
+Expected<std::unique_ptr<program::Backend>> NewCpuBackend(const CpuOptions& options);
 
-}  // namespace penstock
+}  // namespace penstock::cpu

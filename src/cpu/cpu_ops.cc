@@ -9,7 +9,7 @@
 namespace penstock::cpu {
 namespace {
 
-const float* Data(const Table* table) {
+const float* Data(const program::Table* table) {
   return table == nullptr ? nullptr : static_cast<const FloatTable*>(table)->data();
 }
 
@@ -21,8 +21,9 @@ size_t CacheBytes() {
                     : std::clamp<size_t>(static_cast<size_t>(bytes), 256 << 10, 4 << 20);
 }
 
-DType AttentionDType(const Kernels& kernels, DType linear) {
-  return linear != DType::kF32 && kernels.multiplies_bf16 ? DType::kBf16 : DType::kF32;
+numbers::DType AttentionDType(const Kernels& kernels, numbers::DType linear) {
+  return linear != numbers::DType::kF32 && kernels.multiplies_bf16 ? numbers::DType::kBf16
+                                                                   : numbers::DType::kF32;
 }
 
 CpuOps::CpuOps(const Kernels* kernels, ThreadPool* pool, HugePageArena* resident,
@@ -34,8 +35,8 @@ CpuOps::CpuOps(const Kernels* kernels, ThreadPool* pool, HugePageArena* resident
       attention_scratch_(pool->threads()) {}
 
 size_t CpuOps::AttentionFloats(size_t length, size_t head_size) const {
-  return std::max(kernels_->attention_scratch_floats(DType::kF32, length, head_size),
-                  kernels_->attention_scratch_floats(DType::kBf16, length, head_size));
+  return std::max(kernels_->attention_scratch_floats(numbers::DType::kF32, length, head_size),
+                  kernels_->attention_scratch_floats(numbers::DType::kBf16, length, head_size));
 }
 
 void CpuOps::ReserveAttention(size_t length, size_t head_size) {
@@ -62,7 +63,7 @@ void CpuOps::Embed(const EmbedTask& task, size_t tokens, float* x) {
 }
 
 void CpuOps::Attention(const AttentionArgs& args) {
-  const AttentionShape& shape = args.shape;
+  const program::AttentionShape& shape = args.shape;
   const size_t sequences = args.offsets.size() - 1;
   const size_t heads = static_cast<size_t>(shape.heads);
   const size_t size = static_cast<size_t>(shape.head_size);
@@ -71,7 +72,7 @@ void CpuOps::Attention(const AttentionArgs& args) {
     longest = std::max(longest, static_cast<size_t>(args.offsets[s + 1] - args.offsets[s]));
   }
   ReserveAttention(longest, size);
-  const DType dtype = AttentionDType(*kernels_, shape.dtype);
+  const numbers::DType dtype = AttentionDType(*kernels_, shape.dtype);
   const float* bias = Data(shape.relative_bias);
   pool_->ParallelFor(sequences * heads, [&](size_t index, size_t thread) {
     const size_t sequence = index / heads;
@@ -87,9 +88,9 @@ void CpuOps::Attention(const AttentionArgs& args) {
     task.out = args.out + first * task.out_stride + head * size;
     task.length = args.offsets[sequence + 1] - args.offsets[sequence];
     task.query_end = task.length;
-    if (args.queries != Pick::kAll) {
+    if (args.queries != program::Pick::kAll) {
       task.query_begin = task.length - 1;
-      if (args.queries == Pick::kFirst) {
+      if (args.queries == program::Pick::kFirst) {
         task.query_begin = args.skip.empty() ? 0 : args.skip[sequence];
       }
       task.query_end = task.query_begin + 1;

@@ -22,8 +22,8 @@ namespace penstock::cpu {
 struct AttentionArgs {
   const float* qkv = nullptr;        // [tokens, 3 * heads * head_size]
   std::span<const int32_t> offsets;  // [sequences + 1]
-  AttentionShape shape;              // its tables are FloatTables
-  Pick queries = Pick::kAll;
+  program::AttentionShape shape;     // its tables are FloatTables
+  program::Pick queries = program::Pick::kAll;
   std::span<const int32_t> skip;  // [sequences], for Pick::kFirst; or empty: 0
   float* out = nullptr;  // [tokens, heads * head_size]; one row a sequence if queries says so
 };
@@ -33,7 +33,7 @@ struct PoolArgs {
   std::span<const int32_t> offsets;  // [sequences + 1]
   std::span<const int32_t> skip;     // [sequences] leading tokens left out, or empty: none
   size_t width = 0;
-  Pooling pooling = Pooling::kMean;
+  program::Pooling pooling = program::Pooling::kMean;
   float* out = nullptr;  // [sequences, out_stride], the first `width` of each row
   size_t out_stride = 0;
 };
@@ -74,6 +74,6 @@ class CpuOps {
 // Bytes of a core's own cache (L2), as the system reports it; 256 KiB to 4 MiB.
 size_t CacheBytes();
 // The type of attention with these kernels in a model whose linear layers have type `linear`.
-DType AttentionDType(const Kernels& kernels, DType linear);
+numbers::DType AttentionDType(const Kernels& kernels, numbers::DType linear);
 
 }  // namespace penstock::cpu

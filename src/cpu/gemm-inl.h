@@ -25,7 +25,7 @@ struct PanelTask {
   size_t rows;
   size_t words;
   const float* bias;  // [kPanel] or null
-  Activation activation;
+  program::Activation activation;
   bool multiply;
   float* y;
   size_t y_stride;
@@ -158,14 +158,14 @@ inline void Int8Tile(const PanelTask& task, size_t first, Fetch fetch, float* ti
 
 // y = activation(tile), while the tile is in L1. A pass of its own keeps the register tile
 // free of the activation's constants. `tile` is [rows][kPanel].
-template <Activation kActivation, bool kCoarse, bool kMultiply = false>
+template <program::Activation kActivation, bool kCoarse, bool kMultiply = false>
 inline void FinishTile(const PanelTask& task, size_t rows, const float* tile, float* y) {
   for (size_t r = 0; r < rows; ++r) {
     const float* from = tile + r * kPanel;
     float* to = y + r * task.y_stride;
     ForVectors(task.cols, [&](size_t i, size_t n) {
       Vec v = LoadN(from + i, n);
-      if constexpr (kCoarse && kActivation == Activation::kGelu) {
+      if constexpr (kCoarse && kActivation == program::Activation::kGelu) {
         v = CoarseGelu(v);
       } else {
         v = Activate(v, kActivation);
@@ -179,19 +179,20 @@ inline void FinishTile(const PanelTask& task, size_t rows, const float* tile, fl
 template <bool kCoarse>
 inline void Finish(const PanelTask& task, size_t rows, const float* tile, float* y) {
   switch (task.activation) {
-    case Activation::kNone:
-      if (task.multiply) return FinishTile<Activation::kNone, kCoarse, true>(task, rows, tile, y);
-      return FinishTile<Activation::kNone, kCoarse>(task, rows, tile, y);
-    case Activation::kGelu:
-      return FinishTile<Activation::kGelu, kCoarse>(task, rows, tile, y);
-    case Activation::kGeluTanh:
-      return FinishTile<Activation::kGeluTanh, kCoarse>(task, rows, tile, y);
-    case Activation::kRelu:
-      return FinishTile<Activation::kRelu, kCoarse>(task, rows, tile, y);
-    case Activation::kSilu:
-      return FinishTile<Activation::kSilu, kCoarse>(task, rows, tile, y);
-    case Activation::kTanh:
-      return FinishTile<Activation::kTanh, kCoarse>(task, rows, tile, y);
+    case program::Activation::kNone:
+      if (task.multiply)
+        return FinishTile<program::Activation::kNone, kCoarse, true>(task, rows, tile, y);
+      return FinishTile<program::Activation::kNone, kCoarse>(task, rows, tile, y);
+    case program::Activation::kGelu:
+      return FinishTile<program::Activation::kGelu, kCoarse>(task, rows, tile, y);
+    case program::Activation::kGeluTanh:
+      return FinishTile<program::Activation::kGeluTanh, kCoarse>(task, rows, tile, y);
+    case program::Activation::kRelu:
+      return FinishTile<program::Activation::kRelu, kCoarse>(task, rows, tile, y);
+    case program::Activation::kSilu:
+      return FinishTile<program::Activation::kSilu, kCoarse>(task, rows, tile, y);
+    case program::Activation::kTanh:
+      return FinishTile<program::Activation::kTanh, kCoarse>(task, rows, tile, y);
   }
 }
 
@@ -203,7 +204,8 @@ void RunTile(const PanelTask& task, size_t first, size_t rows, Fetch fetch) {
   }
   alignas(64) float tile[kRows * kPanel];
   float* y = task.y + first * task.y_stride;
-  const bool direct = task.cols == kPanel && task.activation == Activation::kNone && !task.multiply;
+  const bool direct =
+      task.cols == kPanel && task.activation == program::Activation::kNone && !task.multiply;
   float* out = direct ? y : tile;
   const size_t out_stride = direct ? task.y_stride : kPanel;
   if constexpr (Dot::kInt8) {
@@ -253,9 +255,9 @@ void Gemm(const GemmTask& task) {
     part.bias = task.bias == nullptr ? nullptr : task.bias + first;
     part.y = task.y + first;
     part.cols = task.cols - first < kPanel ? task.cols - first : kPanel;
-    if (task.dtype == DType::kF32) {
+    if (task.dtype == numbers::DType::kF32) {
       GemmPanel<DotF32>(part);
-    } else if (task.dtype == DType::kBf16) {
+    } else if (task.dtype == numbers::DType::kBf16) {
       GemmPanel<DotBf16>(part);
     } else {
       GemmPanel<DotInt8>(part);

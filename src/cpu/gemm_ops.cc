@@ -38,10 +38,10 @@ const Word* FirstPanel(const PanelLinear* weight) {
 }
 
 // f32 results are their own packed form; others pass through a strip of floats.
-size_t StripFloats(DType dtype) { return dtype == DType::kF32 ? 0 : kScaleGroup; }
+size_t StripFloats(numbers::DType dtype) { return dtype == numbers::DType::kF32 ? 0 : kScaleGroup; }
 
-size_t Columns(const PackedLinear& weight) { return static_cast<size_t>(weight.out()); }
-size_t InputBytes(const PackedLinear& weight) {
+size_t Columns(const program::PackedLinear& weight) { return static_cast<size_t>(weight.out()); }
+size_t InputBytes(const program::PackedLinear& weight) {
   return PackedRowBytes(weight.dtype(), static_cast<size_t>(weight.in()));
 }
 
@@ -149,7 +149,7 @@ void GemmOps::PackShared(const float* x, size_t rows, const PackedRows& to) {
 }
 
 void GemmOps::LinearShared(const PackedRows& x, const Blocks& blocks, const PanelLinear& weight,
-                           Activation activation, float* y, const PanelLinear* next) {
+                           program::Activation activation, float* y, const PanelLinear* next) {
   const size_t groups = SplitPanels(blocks, weight, 1);
   const size_t tasks = blocks.count * groups;
   const size_t width = Columns(weight);
@@ -165,8 +165,8 @@ void GemmOps::LinearShared(const PackedRows& x, const Blocks& blocks, const Pane
   });
 }
 
-void GemmOps::Linear(const float* x, size_t rows, const PanelLinear& weight, Activation activation,
-                     float* y, const PanelLinear* next) {
+void GemmOps::Linear(const float* x, size_t rows, const PanelLinear& weight,
+                     program::Activation activation, float* y, const PanelLinear* next) {
   const size_t in = static_cast<size_t>(weight.in());
   const size_t width = Columns(weight);
   const Blocks blocks = SplitRows(rows, InputBytes(weight));
@@ -197,7 +197,7 @@ void GemmOps::LinearNorm(const float* x, size_t rows, const PanelLinear& weight,
     const PackedRows packed = carver.Rows(rows, weight);
     float* product = carver.Floats(rows * width);
     PackShared(x, rows, packed);
-    LinearShared(packed, blocks, weight, Activation::kNone, product, next);
+    LinearShared(packed, blocks, weight, program::Activation::kNone, product, next);
     FinishShared(product, rows, width, epilogue);
     return;
   }
@@ -210,7 +210,8 @@ void GemmOps::LinearNorm(const float* x, size_t rows, const PanelLinear& weight,
     float* product = carver.Floats(count * width);
     kernels_->pack_rows(packed.Pack(x + begin * in, in, count, 0, in));
     const bool last = block + pool_->threads() >= blocks.count;
-    Gemm(packed, count, weight, {0, weight.panels()}, {product, width, Activation::kNone, false},
+    Gemm(packed, count, weight, {0, weight.panels()},
+         {product, width, program::Activation::kNone, false},
          last ? FirstPanel(next) : weight.panel(0));
     FinishRows(product, begin, begin + count, width, epilogue);
   });
@@ -226,9 +227,9 @@ void GemmOps::Inner(const FeedForwardArgs& args, const PackedRows& x, size_t row
     const size_t begin = part.begin * panel;
     const size_t end = std::min(part.end * panel, Columns(in));
     Output output = {strip, kScaleGroup, args.activation, false};
-    if (inner.dtype == DType::kF32) {
+    if (inner.dtype == numbers::DType::kF32) {
       output.y = reinterpret_cast<float*>(inner.words) + begin;
-      output.stride = RowStride(DType::kF32, inner.in);
+      output.stride = RowStride(numbers::DType::kF32, inner.in);
     }
     const Word* after = part.end < panels.end ? in.panel(part.end) : next;
     if (args.gate == nullptr) {
@@ -236,11 +237,11 @@ void GemmOps::Inner(const FeedForwardArgs& args, const PackedRows& x, size_t row
     } else {
       const PanelLinear& gate = *args.gate;
       Gemm(x, rows, in, part, output, gate.panel(part.begin));
-      output.activation = Activation::kNone;
+      output.activation = program::Activation::kNone;
       output.multiply = true;
       Gemm(x, rows, gate, part, output, after);
     }
-    if (inner.dtype != DType::kF32) {
+    if (inner.dtype != numbers::DType::kF32) {
       kernels_->pack_rows(inner.Pack(strip, kScaleGroup, rows, begin, end));
     }
   }
@@ -270,7 +271,7 @@ void GemmOps::FeedForward(const FeedForwardArgs& args) {
     kernels_->pack_rows(packed.Pack(args.x + begin * hidden, hidden, count, 0, hidden));
     Inner(args, packed, count, {0, in.panels()}, inner, strip, out.panel(0));
     const bool last = block + pool_->threads() >= blocks.count;
-    Gemm(inner, count, out, {0, out.panels()}, {product, width, Activation::kNone, false},
+    Gemm(inner, count, out, {0, out.panels()}, {product, width, program::Activation::kNone, false},
          last ? FirstPanel(args.next) : in.panel(0));
     FinishRows(product, begin, begin + count, width, epilogue);
   });
@@ -287,7 +288,7 @@ void GemmOps::FeedForwardShared(const FeedForwardArgs& args, const Blocks& block
   PackShared(args.x, args.rows, packed);
   // int8 rows are packed by whole groups of scales.
   const size_t unit =
-      out.dtype() == DType::kI8 ? kScaleGroup / static_cast<size_t>(kernels_->panel) : 1;
+      out.dtype() == numbers::DType::kI8 ? kScaleGroup / static_cast<size_t>(kernels_->panel) : 1;
   const size_t units = CeilDiv(in.panels(), unit);
   const size_t groups = SplitPanels(blocks, in, unit);
   const size_t tasks = blocks.count * groups;
@@ -299,7 +300,7 @@ void GemmOps::FeedForwardShared(const FeedForwardArgs& args, const Blocks& block
     Inner(args, packed.From(begin), blocks.end(task / groups) - begin, panels, inner.From(begin),
           scratch_[thread]->data(), Ahead(in, args.out, task, tasks, groups, unit));
   });
-  LinearShared(inner, blocks, out, Activation::kNone, product, args.next);
+  LinearShared(inner, blocks, out, program::Activation::kNone, product, args.next);
   FinishShared(product, args.rows, width, {args.residual, args.norm, args.sum, args.y});
 }
 

@@ -32,7 +32,7 @@ struct FeedForwardArgs {
   size_t rows = 0;
   const PanelLinear* in = nullptr;
   const PanelLinear* gate = nullptr;
-  Activation activation = Activation::kNone;
+  program::Activation activation = program::Activation::kNone;
   const PanelLinear* out = nullptr;
   const float* residual = nullptr;  // [rows, out->out()]
   NormWeights norm;
@@ -58,8 +58,8 @@ class GemmOps {
   void Reserve(const PanelLinear& weight);
 
   // y = activation(x W^T + bias).
-  void Linear(const float* x, size_t rows, const PanelLinear& weight, Activation activation,
-              float* y, const PanelLinear* next = nullptr);
+  void Linear(const float* x, size_t rows, const PanelLinear& weight,
+              program::Activation activation, float* y, const PanelLinear* next = nullptr);
   void LinearNorm(const float* x, size_t rows, const PanelLinear& weight, const Epilogue& epilogue,
                   const PanelLinear* next = nullptr);
   void FeedForward(const FeedForwardArgs& args);
@@ -76,7 +76,7 @@ class GemmOps {
   struct Output {
     float* y;
     size_t stride;
-    Activation activation;
+    program::Activation activation;
     bool multiply;
   };
   struct Panels {
@@ -99,7 +99,7 @@ class GemmOps {
   void PackShared(const float* x, size_t rows, const PackedRows& to);
   // y = activation(x W^T + bias): panels of a block shared by the threads.
   void LinearShared(const PackedRows& x, const Blocks& blocks, const PanelLinear& weight,
-                    Activation activation, float* y, const PanelLinear* next);
+                    program::Activation activation, float* y, const PanelLinear* next);
   // Columns of the feed-forward's inner rows, packed into `inner`. `strip`: rows x kScaleGroup.
   void Inner(const FeedForwardArgs& args, const PackedRows& x, size_t rows, Panels panels,
              const PackedRows& inner, float* strip, const Word* next) const;

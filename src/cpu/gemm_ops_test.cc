@@ -8,7 +8,7 @@
 #include "cpu/dispatch.h"
 #include "cpu/test_util.h"
 
-namespace penstock {
+namespace penstock::cpu {
 namespace {
 
 constexpr int32_t kHidden = 70;
@@ -20,21 +20,21 @@ bool Same(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-class Operations : public testing::TestWithParam<const cpu::Kernels*> {
+class Operations : public testing::TestWithParam<const Kernels*> {
  protected:
-  std::unique_ptr<cpu::CpuDevice> NewDevice(int threads) const {
+  std::unique_ptr<CpuDevice> NewDevice(int threads) const {
     return NewTestDevice(*GetParam(), threads);
   }
 };
 
 struct FeedForwardCase {
-  DType in, out;
+  numbers::DType in, out;
   bool gated, norm, sum;
 };
 
 class Layer {
  public:
-  Layer(cpu::CpuDevice* device, const FeedForwardCase& c) : device_(device), case_(c) {
+  Layer(CpuDevice* device, const FeedForwardCase& c) : device_(device), case_(c) {
     in_ = Pack(kInner, kHidden, 1, c.in);
     if (c.gated) gate_ = Pack(kInner, kHidden, 2, c.in);
     out_ = Pack(kHidden, kInner, 3, c.out);
@@ -48,12 +48,12 @@ class Layer {
     std::vector<float> sum(y.size());
     const size_t rows = x.size() / kHidden;
     for (size_t r = 0; r < rows; r += step) {
-      cpu::FeedForwardArgs args;
+      FeedForwardArgs args;
       args.x = x.data() + r * kHidden;
       args.rows = std::min(step, rows - r);
       args.in = in_.get();
       args.gate = gate_.get();
-      args.activation = Activation::kGelu;
+      args.activation = program::Activation::kGelu;
       args.out = out_.get();
       args.residual = y.data() + r * kHidden;
       args.norm = norm_;
@@ -69,12 +69,12 @@ class Layer {
   std::vector<float> InSteps(const std::vector<float>& x,
                              const std::vector<float>& residual) const {
     const size_t rows = x.size() / kHidden;
-    cpu::GemmOps& gemm = device_->ops.gemm();
+    GemmOps& gemm = device_->ops.gemm();
     std::vector<float> inner(rows * kInner);
-    gemm.Linear(x.data(), rows, *in_, Activation::kGelu, inner.data());
+    gemm.Linear(x.data(), rows, *in_, program::Activation::kGelu, inner.data());
     if (gate_ != nullptr) {
       std::vector<float> factor(inner.size());
-      gemm.Linear(x.data(), rows, *gate_, Activation::kNone, factor.data());
+      gemm.Linear(x.data(), rows, *gate_, program::Activation::kNone, factor.data());
       for (size_t i = 0; i < inner.size(); ++i) inner[i] *= factor[i];
     }
     std::vector<float> y(residual.size());
@@ -86,24 +86,25 @@ class Layer {
   }
 
  private:
-  std::unique_ptr<cpu::PanelLinear> Pack(int32_t out, int32_t in, unsigned seed,
-                                         DType dtype) const {
+  std::unique_ptr<PanelLinear> Pack(int32_t out, int32_t in, unsigned seed,
+                                    numbers::DType dtype) const {
     const std::vector<float> weight =
         Random(static_cast<size_t>(out) * static_cast<size_t>(in), seed);
     const std::vector<float> bias = Random(static_cast<size_t>(out), seed + 10);
     return PackFor(device_, weight, bias, static_cast<size_t>(in), dtype);
   }
 
-  cpu::CpuDevice* device_;
+  CpuDevice* device_;
   FeedForwardCase case_;
-  std::unique_ptr<cpu::PanelLinear> in_, gate_, out_;
+  std::unique_ptr<PanelLinear> in_, gate_, out_;
   std::vector<float> gamma_ = Random(kHidden, 21);
   std::vector<float> beta_ = Random(kHidden, 22);
-  cpu::NormWeights norm_;
+  NormWeights norm_;
 };
 
 TEST_P(Operations, FeedForwardIsTheSameAsItsLinears) {
-  const DType kF = DType::kF32, kB = DType::kBf16, kI = DType::kI8;
+  const numbers::DType kF = numbers::DType::kF32, kB = numbers::DType::kBf16,
+                       kI = numbers::DType::kI8;
   const std::vector<FeedForwardCase> cases = {
       {kF, kF, false, true, false}, {kF, kF, true, true, true},   {kB, kB, false, true, false},
       {kB, kB, true, false, true},  {kI, kI, false, true, false}, {kI, kI, true, true, true},
@@ -133,10 +134,10 @@ TEST_P(Operations, AttentionOfOneTokenIsThatOfAll) {
   const std::vector<int32_t> skip = {0, 37, 20, 515};
   constexpr size_t kTokens = 1297;
   const std::vector<float> qkv = Random(kTokens * 3 * kWidth, 41);
-  for (DType dtype : {DType::kF32, DType::kBf16}) {
+  for (numbers::DType dtype : {numbers::DType::kF32, numbers::DType::kBf16}) {
     for (int32_t window : {0, 5, 600}) {
       std::vector<float> all(kTokens * kWidth), one(4 * kWidth);
-      cpu::AttentionArgs args;
+      AttentionArgs args;
       args.qkv = qkv.data();
       args.out = all.data();
       args.offsets = offsets;
@@ -144,17 +145,17 @@ TEST_P(Operations, AttentionOfOneTokenIsThatOfAll) {
       args.shape.window = window;
       device->ops.Attention(args);
       args.out = one.data();
-      for (const Pick pick : {Pick::kFirst, Pick::kLast}) {
+      for (const program::Pick pick : {program::Pick::kFirst, program::Pick::kLast}) {
         for (const bool skips : {false, true}) {
           args.queries = pick;
           args.skip = skips ? std::span<const int32_t>(skip) : std::span<const int32_t>();
           device->ops.Attention(args);
           for (size_t s = 0; s < skip.size(); ++s) {
-            const int32_t query =
-                pick == Pick::kLast ? offsets[s + 1] - 1 : offsets[s] + (skips ? skip[s] : 0);
+            const int32_t query = pick == program::Pick::kLast ? offsets[s + 1] - 1
+                                                               : offsets[s] + (skips ? skip[s] : 0);
             const float* want = all.data() + static_cast<size_t>(query) * kWidth;
             EXPECT_EQ(std::memcmp(one.data() + s * kWidth, want, kWidth * sizeof(float)), 0)
-                << DTypeName(dtype) << " window " << window << " sequence " << s;
+                << numbers::DTypeName(dtype) << " window " << window << " sequence " << s;
           }
         }
       }
@@ -162,8 +163,8 @@ TEST_P(Operations, AttentionOfOneTokenIsThatOfAll) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Operations, testing::ValuesIn(cpu::SupportedKernels()),
+INSTANTIATE_TEST_SUITE_P(Isa, Operations, testing::ValuesIn(SupportedKernels()),
                          [](const auto& test) { return std::string(test.param->name); });
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cpu

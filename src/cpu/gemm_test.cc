@@ -14,10 +14,8 @@
 #include "cpu/packed_linear.h"
 #include "cpu/test_util.h"
 
-namespace penstock {
+namespace penstock::cpu {
 namespace {
-
-using cpu::Kernels;
 
 struct Shape {
   size_t rows, in, out;
@@ -35,17 +33,17 @@ float RoundBf16(float v) {
 
 class Gemm : public testing::TestWithParam<const Kernels*> {
  protected:
-  std::unique_ptr<cpu::CpuDevice> NewDevice(int threads) const {
+  std::unique_ptr<CpuDevice> NewDevice(int threads) const {
     return NewTestDevice(*GetParam(), threads);
   }
   // x W^T + bias on two threads. `factors`: empty, or of the columns.
   std::vector<float> Multiply(const Shape& shape, const std::vector<float>& x,
                               const std::vector<float>& weight, const std::vector<float>& bias,
-                              DType dtype, const std::vector<float>& factors = {}) const {
+                              numbers::DType dtype, const std::vector<float>& factors = {}) const {
     const auto device = NewDevice(2);
     const auto packed = PackFor(device.get(), weight, bias, shape.in, dtype, factors);
     std::vector<float> y(shape.rows * shape.out);
-    device->ops.gemm().Linear(x.data(), shape.rows, *packed, Activation::kNone, y.data());
+    device->ops.gemm().Linear(x.data(), shape.rows, *packed, program::Activation::kNone, y.data());
     return y;
   }
 };
@@ -56,13 +54,13 @@ double Rounding(size_t in, double size) {
 }
 
 TEST_P(Gemm, F32AndBf16AgreeWithDoublePrecision) {
-  for (DType dtype : {DType::kF32, DType::kBf16}) {
+  for (numbers::DType dtype : {numbers::DType::kF32, numbers::DType::kBf16}) {
     for (const Shape& shape : kShapes) {
       std::vector<float> x = Random(shape.rows * shape.in, 1);
       std::vector<float> weight = Random(shape.out * shape.in, 2);
       const std::vector<float> bias = Random(shape.out, 3);
       const std::vector<float> y = Multiply(shape, x, weight, bias, dtype);
-      if (dtype == DType::kBf16) {
+      if (dtype == numbers::DType::kBf16) {
         for (float& v : x) v = RoundBf16(v);
         for (float& v : weight) v = RoundBf16(v);
       }
@@ -76,7 +74,7 @@ TEST_P(Gemm, F32AndBf16AgreeWithDoublePrecision) {
             size += std::abs(product);
           }
           ASSERT_NEAR(y[r * shape.out + c], want, Rounding(shape.in, size))
-              << DTypeName(dtype) << " k=" << shape.in << " row " << r << " column " << c;
+              << numbers::DTypeName(dtype) << " k=" << shape.in << " row " << r << " column " << c;
         }
       }
     }
@@ -89,21 +87,22 @@ void CheckInt8(const Kernels& kernels, const Shape& shape, const std::vector<flo
                const std::vector<float>& weight, const std::vector<float>& bias,
                const std::vector<float>& factors, const std::vector<float>& y) {
   const size_t in = shape.in;
-  cpu::HugePageArena arena;
-  const cpu::PanelLinear packed(
-      {ViewOf(weight, static_cast<int64_t>(in)), ViewOf(bias, static_cast<int64_t>(shape.out))},
-      {DType::kI8, factors}, static_cast<size_t>(kernels.panel), &arena);
-  cpu::AlignedBuffer memory(shape.rows * cpu::PackedRowBytes(DType::kI8, in), &arena);
-  const cpu::PackedRows rows(memory.data(), shape.rows, packed);
+  HugePageArena arena;
+  const PanelLinear packed({program::ViewOf(weight, static_cast<int64_t>(in)),
+                            program::ViewOf(bias, static_cast<int64_t>(shape.out))},
+                           {numbers::DType::kI8, factors}, static_cast<size_t>(kernels.panel),
+                           &arena);
+  AlignedBuffer memory(shape.rows * PackedRowBytes(numbers::DType::kI8, in), &arena);
+  const PackedRows rows(memory.data(), shape.rows, packed);
   kernels.pack_rows(rows.Pack(x.data(), in, shape.rows, 0, in));
   const auto factor = [&](size_t k) { return factors.empty() ? 1 : factors[k]; };
-  const size_t groups = cpu::ScaleGroups(DType::kI8, in);
+  const size_t groups = ScaleGroups(numbers::DType::kI8, in);
   for (size_t r = 0; r < shape.rows; ++r) {
     const auto* q =
-        reinterpret_cast<const uint8_t*>(rows.words + r * cpu::RowStride(DType::kI8, in));
-    const cpu::RowScale* scales = rows.scales + r * groups;
+        reinterpret_cast<const uint8_t*>(rows.words + r * RowStride(numbers::DType::kI8, in));
+    const RowScale* scales = rows.scales + r * groups;
     for (size_t k = 0; k < in; ++k) {
-      const cpu::RowScale& scale = scales[k / cpu::kScaleGroup];
+      const RowScale& scale = scales[k / kScaleGroup];
       ASSERT_NEAR(static_cast<double>(scale.scale) * (q[k] - scale.zero),
                   x[r * in + k] * (1 / factor(k)), 0.502 * static_cast<double>(scale.scale))
           << k;
@@ -111,8 +110,8 @@ void CheckInt8(const Kernels& kernels, const Shape& shape, const std::vector<flo
     for (size_t c = 0; c < shape.out; ++c) {
       double want = bias[c], size = std::abs(want);
       for (size_t g = 0; g < groups; ++g) {
-        const size_t begin = g * cpu::kScaleGroup;
-        const size_t end = std::min(in, begin + cpu::kScaleGroup);
+        const size_t begin = g * kScaleGroup;
+        const size_t end = std::min(in, begin + kScaleGroup);
         const float* w = weight.data() + c * in;
         float largest = 0;
         for (size_t k = begin; k < end; ++k)
@@ -141,7 +140,7 @@ TEST_P(Gemm, Int8IsExactButForScales) {
     for (float& v : factors) v = 0.1f + std::abs(v);
     for (const std::vector<float>& given : {std::vector<float>(), factors}) {
       CheckInt8(*GetParam(), shape, x, weight, bias, given,
-                Multiply(shape, x, weight, bias, DType::kI8, given));
+                Multiply(shape, x, weight, bias, numbers::DType::kI8, given));
     }
   }
 }
@@ -155,9 +154,9 @@ TEST_P(Gemm, FactorsOfColumnsEvenOutliers) {
   std::vector<float> factors(shape.in, 1);
   factors[77] = 8;
   for (size_t r = 0; r < shape.rows; ++r) x[r * shape.in + 77] *= 50;
-  const std::vector<float> want = Multiply(shape, x, weight, bias, DType::kF32);
+  const std::vector<float> want = Multiply(shape, x, weight, bias, numbers::DType::kF32);
   const auto error = [&](const std::vector<float>& given) {
-    const std::vector<float> y = Multiply(shape, x, weight, bias, DType::kI8, given);
+    const std::vector<float> y = Multiply(shape, x, weight, bias, numbers::DType::kI8, given);
     double squares = 0;
     for (size_t i = 0; i < y.size(); ++i) squares += std::pow(y[i] - want[i], 2);
     return std::sqrt(squares / static_cast<double>(y.size()));
@@ -172,7 +171,7 @@ TEST_P(Gemm, Int8HoldsExtremes) {
   std::fill(x.begin() + static_cast<ptrdiff_t>(shape.in), x.end(), -1.0f);
   const std::vector<float> weight(shape.out * shape.in, -3);
   const std::vector<float> bias(shape.out, 0);
-  const std::vector<float> y = Multiply(shape, x, weight, bias, DType::kI8);
+  const std::vector<float> y = Multiply(shape, x, weight, bias, numbers::DType::kI8);
   for (size_t c = 0; c < shape.out; ++c) {
     EXPECT_FLOAT_EQ(y[c], -3 * 512);
     EXPECT_FLOAT_EQ(y[shape.out + c], 3 * 512);
@@ -180,7 +179,7 @@ TEST_P(Gemm, Int8HoldsExtremes) {
 }
 
 TEST_P(Gemm, SameBitsForAnyCutAndThreads) {
-  for (DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
+  for (numbers::DType dtype : {numbers::DType::kF32, numbers::DType::kBf16, numbers::DType::kI8}) {
     const Shape shape = {131, 390, 100};
     const std::vector<float> x = Random(shape.rows * shape.in, 4);
     const std::vector<float> weight = Random(shape.out * shape.in, 5);
@@ -191,7 +190,7 @@ TEST_P(Gemm, SameBitsForAnyCutAndThreads) {
       std::vector<float> y(shape.rows * shape.out);
       for (size_t r = 0; r < shape.rows; r += step) {
         device->ops.gemm().Linear(x.data() + r * shape.in, std::min(step, shape.rows - r), *packed,
-                                  Activation::kGelu, y.data() + r * shape.out);
+                                  program::Activation::kGelu, y.data() + r * shape.out);
       }
       return y;
     };
@@ -200,7 +199,8 @@ TEST_P(Gemm, SameBitsForAnyCutAndThreads) {
       for (size_t step : {size_t{1}, size_t{17}, size_t{64}, shape.rows}) {
         const std::vector<float> y = run(threads, step);
         EXPECT_EQ(std::memcmp(y.data(), want.data(), y.size() * sizeof(float)), 0)
-            << DTypeName(dtype) << ", " << threads << " threads, " << step << " rows a call";
+            << numbers::DTypeName(dtype) << ", " << threads << " threads, " << step
+            << " rows a call";
       }
     }
   }
@@ -225,20 +225,22 @@ TEST_P(Gemm, PackedFromStoredTypesAndParts) {
                   static_cast<uint16_t>(rest == 0 ? 0 : (rest - (112u << 23)) >> 13));
   }
   const auto device = NewDevice(2);
-  for (const DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
+  for (const numbers::DType dtype :
+       {numbers::DType::kF32, numbers::DType::kBf16, numbers::DType::kI8}) {
     const std::vector<float> want = Multiply(shape, x, weight, bias, dtype);
-    for (const auto& [stored, bits] : {std::pair{DType::kBf16, &bf16}, {DType::kF16, &f16}}) {
+    for (const auto& [stored, bits] :
+         {std::pair{numbers::DType::kBf16, &bf16}, {numbers::DType::kF16, &f16}}) {
       const auto in = static_cast<int64_t>(shape.in), out = static_cast<int64_t>(shape.out);
-      const TensorView view = {stored, out, in, std::as_bytes(std::span(*bits)).data()};
-      const std::vector<LinearRows> parts = {
-          {view.Rows(0, 13), ViewOf(std::span(bias).first(13), 13)},
-          {view.Rows(13, 27), ViewOf(std::span(bias).subspan(13), 27)}};
-      const cpu::PanelLinear packed(parts, {dtype, {}}, static_cast<size_t>(GetParam()->panel),
-                                    &device->weight_arena);
+      const program::TensorView view = {stored, out, in, std::as_bytes(std::span(*bits)).data()};
+      const std::vector<program::LinearRows> parts = {
+          {view.Rows(0, 13), program::ViewOf(std::span(bias).first(13), 13)},
+          {view.Rows(13, 27), program::ViewOf(std::span(bias).subspan(13), 27)}};
+      const PanelLinear packed(parts, {dtype, {}}, static_cast<size_t>(GetParam()->panel),
+                               &device->weight_arena);
       device->ReserveLinear(packed);
       std::vector<float> y(want.size());
-      device->ops.gemm().Linear(x.data(), shape.rows, packed, Activation::kNone, y.data());
-      EXPECT_EQ(y, want) << DTypeName(dtype) << " of " << DTypeName(stored);
+      device->ops.gemm().Linear(x.data(), shape.rows, packed, program::Activation::kNone, y.data());
+      EXPECT_EQ(y, want) << numbers::DTypeName(dtype) << " of " << numbers::DTypeName(stored);
     }
   }
 }
@@ -246,7 +248,7 @@ TEST_P(Gemm, PackedFromStoredTypesAndParts) {
 TEST_P(Gemm, NanAndInfinityStayInTheirRow) {
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                     -std::numeric_limits<float>::infinity()}) {
-    for (DType dtype : {DType::kBf16, DType::kI8}) {
+    for (numbers::DType dtype : {numbers::DType::kBf16, numbers::DType::kI8}) {
       const Shape shape = {5, 300, 40};
       std::vector<float> x = Random(shape.rows * shape.in, 7);
       x[2 * shape.in + 299] = bad;
@@ -254,7 +256,7 @@ TEST_P(Gemm, NanAndInfinityStayInTheirRow) {
           Multiply(shape, x, Random(shape.out * shape.in, 8), std::vector<float>(shape.out, 0),
                    dtype, std::vector<float>(shape.in, 3));
       for (size_t i = 0; i < y.size(); ++i) {
-        EXPECT_EQ(std::isfinite(y[i]), i / shape.out != 2) << DTypeName(dtype) << " " << i;
+        EXPECT_EQ(std::isfinite(y[i]), i / shape.out != 2) << numbers::DTypeName(dtype) << " " << i;
       }
     }
   }
@@ -266,7 +268,7 @@ TEST_P(Gemm, Int8RowsOfZerosAndTinyValues) {
   std::fill(x.begin() + 40, x.begin() + 80, 1e-38f);
   std::fill(x.begin() + 80, x.end(), 1e30f);
   const std::vector<float> y = Multiply(shape, x, std::vector<float>(shape.out * shape.in, 1),
-                                        std::vector<float>(shape.out, 0.25f), DType::kI8);
+                                        std::vector<float>(shape.out, 0.25f), numbers::DType::kI8);
   for (size_t c = 0; c < shape.out; ++c) {
     EXPECT_EQ(y[c], 0.25f);
     EXPECT_NEAR(y[shape.out + c], 0.25f, 1e-6);
@@ -274,8 +276,8 @@ TEST_P(Gemm, Int8RowsOfZerosAndTinyValues) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Gemm, testing::ValuesIn(cpu::SupportedKernels()),
+INSTANTIATE_TEST_SUITE_P(Isa, Gemm, testing::ValuesIn(SupportedKernels()),
                          [](const auto& test) { return std::string(test.param->name); });
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cpu

@@ -18,7 +18,7 @@ GroupPlan::GroupPlan(size_t workers, size_t token_bytes, size_t cache_bytes)
           kTokensMin, kTokensMax)),
       loads_(workers) {}
 
-bool GroupPlan::Make(const PackedBatch& batch) {
+bool GroupPlan::Make(const program::PackedBatch& batch) {
   groups_.clear();
   for (size_t s = 0; s < batch.sequences(); ++s) {
     const size_t length = static_cast<size_t>(batch.length(s));

@@ -37,7 +37,7 @@ class GroupPlan {
   // Cuts `batch`, which is not empty. True: the workers end at about the same time if each takes
   // the next group in turn. False: it does not cut into even groups (above all a single text), and
   // each op had better be spread over all threads.
-  bool Make(const PackedBatch& batch);
+  bool Make(const program::PackedBatch& batch);
   std::span<const Group> groups() const { return groups_; }
 
  private:

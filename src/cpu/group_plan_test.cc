@@ -10,7 +10,7 @@ struct Batch {
     for (const int32_t length : lengths) offsets.push_back(offsets.back() + length);
     ids.resize(static_cast<size_t>(offsets.back()));
   }
-  PackedBatch view() const { return {.ids = ids, .offsets = offsets}; }
+  program::PackedBatch view() const { return {.ids = ids, .offsets = offsets}; }
   std::vector<int32_t> ids, offsets{0};
 };
 

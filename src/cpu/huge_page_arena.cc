@@ -22,7 +22,8 @@ std::shared_ptr<void> NewChunk(size_t bytes) {
       mmap(nullptr, bytes + kAlign, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
   char* begin = static_cast<char*>(mapped);
-  char* data = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(begin), kAlign));
+  char* data =
+      reinterpret_cast<char*>(penstock::RoundUp(reinterpret_cast<uintptr_t>(begin), kAlign));
   const size_t before = static_cast<size_t>(data - begin);
   if (before > 0) munmap(begin, before);
   if (before < kAlign) munmap(data + bytes, kAlign - before);
@@ -74,7 +75,7 @@ class HugePageArena::Chunk : public std::enable_shared_from_this<Chunk> {
       if (--live_[page] == 0 && (page + 1) * kPageBytes <= used_) ReturnPages(page, page + 1);
     }
     if (blocks_ > 0) return;
-    ReturnPages(used_ / kPageBytes, RoundUp(used_, kPageBytes) / kPageBytes);
+    ReturnPages(used_ / kPageBytes, penstock::RoundUp(used_, kPageBytes) / kPageBytes);
     used_ = 0;
   }
   // They are zeros when they are touched again.
@@ -92,9 +93,9 @@ class HugePageArena::Chunk : public std::enable_shared_from_this<Chunk> {
 };
 
 HugePageArena::Block HugePageArena::Alloc(size_t bytes) {
-  bytes = RoundUp(std::max<size_t>(bytes, 1), kAlignment);
+  bytes = penstock::RoundUp(std::max<size_t>(bytes, 1), kAlignment);
   if (bytes >= kChunkBytes) {
-    const std::shared_ptr<void> own = NewChunk(RoundUp(bytes, kPageBytes));
+    const std::shared_ptr<void> own = NewChunk(penstock::RoundUp(bytes, kPageBytes));
     return {own, own.get()};
   }
   const std::lock_guard lock(mutex_);

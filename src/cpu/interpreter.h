@@ -17,14 +17,14 @@ namespace penstock::cpu {
 
 // A program, and figures computed before it runs.
 struct PreparedProgram {
-  explicit PreparedProgram(const Program& program);
+  explicit PreparedProgram(const program::Program& program);
 
-  const Program* program;
+  const program::Program* program;
   size_t token_ops = 0;                // number of ops over tokens, which come first
   std::vector<size_t> columns_before;  // of each value: width of those of its kind before it
   size_t token_width = 0;              // of all values over tokens, floats
   size_t sequence_width = 0;
-  std::vector<const PackedLinear*> next;  // of each op: the matrix used next, or null
+  std::vector<const program::PackedLinear*> next;  // of each op: the matrix used next, or null
 };
 
 // Room for the values over tokens of a part of a batch.
@@ -45,7 +45,7 @@ struct TokenRows {
 class Interpreter {
  public:
   // Rows of sequences: those of `part` begin at row `first` of the values and of `sinks`.
-  Interpreter(const PreparedProgram& prepared, CpuOps* ops, const PackedBatch& part,
+  Interpreter(const PreparedProgram& prepared, CpuOps* ops, const program::PackedBatch& part,
               TokenRows* tokens, float* sequence_values, size_t sequence_capacity, size_t first)
       : prepared_(prepared),
         ops_(ops),
@@ -58,38 +58,43 @@ class Interpreter {
   // Ops [begin, end).
   void Run(size_t begin, size_t end);
   // Where the rows of value `id` begin.
-  float* Data(ValueId id) const;
-  size_t Width(ValueId id) const {
+  float* Data(program::ValueId id) const;
+  size_t Width(program::ValueId id) const {
     return static_cast<size_t>(prepared_.program->values[id].width);
   }
 
  private:
-  float* Optional(ValueId id) const { return id == kNoValue ? nullptr : Data(id); }
-  size_t RowsOf(ValueId id) const {
-    return prepared_.program->values[id].rows == Rows::kTokens ? part_.tokens() : part_.sequences();
+  float* Optional(program::ValueId id) const {
+    return id == program::kNoValue ? nullptr : Data(id);
+  }
+  size_t RowsOf(program::ValueId id) const {
+    return prepared_.program->values[id].rows == program::Rows::kTokens ? part_.tokens()
+                                                                        : part_.sequences();
   }
   // Only when an op runs: until then the weights may be those of a DryBackend.
-  static const PanelLinear* Panels(const PackedLinear* weight) {
+  static const PanelLinear* Panels(const program::PackedLinear* weight) {
     return static_cast<const PanelLinear*>(weight);
   }
-  static NormWeights WeightsOf(const Norm& norm) {
+  static NormWeights WeightsOf(const program::Norm& norm) {
     return {DataOf(norm.gamma), DataOf(norm.beta), norm.epsilon};
   }
   const PanelLinear* next() const { return Panels(prepared_.next[index_]); }
 
-  void RunOp(const EmbedOp& op);
-  void RunOp(const InputOp& op);
-  void RunOp(const NormOp& op);
-  void RunOp(const LinearOp& op);
-  void RunOp(const FeedForwardOp& op);
-  void RunOp(const AttentionOp& op);
-  void RunOp(const PoolOp& op);
-  void RunOp(const PicksOp&) { PENSTOCK_CHECK(false); }  // refused when the program is prepared
+  void RunOp(const program::EmbedOp& op);
+  void RunOp(const program::InputOp& op);
+  void RunOp(const program::NormOp& op);
+  void RunOp(const program::LinearOp& op);
+  void RunOp(const program::FeedForwardOp& op);
+  void RunOp(const program::AttentionOp& op);
+  void RunOp(const program::PoolOp& op);
+  void RunOp(const program::PicksOp&) {
+    PENSTOCK_CHECK(false);
+  }  // refused when the program is prepared
   void NumberPositions(int32_t padding);
 
   const PreparedProgram& prepared_;
   CpuOps* const ops_;
-  const PackedBatch& part_;
+  const program::PackedBatch& part_;
   TokenRows* const tokens_;
   float* const sequence_values_;
   const size_t sequence_capacity_;

@@ -56,17 +56,17 @@ constexpr size_t kScaleGroup = 128;
 constexpr size_t kLineWords = 16;
 
 // Static: else the linker might keep one instruction set's copy for the whole program.
-static constexpr size_t WordValues(DType dtype) {
-  return dtype == DType::kF32 ? 1 : (dtype == DType::kBf16 ? 2 : 4);
+static constexpr size_t WordValues(numbers::DType dtype) {
+  return dtype == numbers::DType::kF32 ? 1 : (dtype == numbers::DType::kBf16 ? 2 : 4);
 }
-static constexpr size_t RowWords(DType dtype, size_t in) {
+static constexpr size_t RowWords(numbers::DType dtype, size_t in) {
   return (in + WordValues(dtype) - 1) / WordValues(dtype);
 }
-static constexpr size_t RowStride(DType dtype, size_t in) {
+static constexpr size_t RowStride(numbers::DType dtype, size_t in) {
   return ((RowWords(dtype, in) + kLineWords - 1) / kLineWords | 1) * kLineWords;
 }
-static constexpr size_t ScaleGroups(DType dtype, size_t in) {
-  return dtype == DType::kI8 ? (in + kScaleGroup - 1) / kScaleGroup : 0;
+static constexpr size_t ScaleGroups(numbers::DType dtype, size_t in) {
+  return dtype == numbers::DType::kI8 ? (in + kScaleGroup - 1) / kScaleGroup : 0;
 }
 
 // Quantisation of one group of an int8 row.
@@ -77,7 +77,7 @@ struct RowScale {
 
 // Columns of rows, from a multiple of kScaleGroup on, as words.
 struct PackRowsTask {
-  DType dtype = DType::kF32;
+  numbers::DType dtype = numbers::DType::kF32;
   const float* x = nullptr;  // [rows, x_stride]
   size_t x_stride = 0;
   size_t rows = 0;
@@ -92,7 +92,7 @@ struct PackRowsTask {
 // y[rows, cols] = activation(x[rows, in] W^T + bias) for neighbouring panels of W; with `multiply`,
 // that times what y held.
 struct GemmTask {
-  DType dtype = DType::kF32;
+  numbers::DType dtype = numbers::DType::kF32;
   const Word* x = nullptr;             // [rows][RowStride]
   const RowScale* x_scales = nullptr;  // [rows][ScaleGroups]; int8 only
   const Word* panels = nullptr;        // [panel_count][RowWords][panel]
@@ -105,7 +105,7 @@ struct GemmTask {
   size_t panel_count = 0;
   size_t cols = 0;  // valid columns; the last panel may have fewer than `panel`
   size_t y_stride = 0;
-  Activation activation = Activation::kNone;
+  program::Activation activation = program::Activation::kNone;
   bool multiply = false;  // not with an activation
   // The next panel of this thread, prefetched into its L2 meanwhile; or null.
   const Word* next = nullptr;
@@ -121,7 +121,7 @@ struct BlockScale {
 
 // Rows x to what block_gemm reads (see block_layout.h).
 struct PackBlockRowsTask {
-  DType dtype = DType::kI8;
+  numbers::DType dtype = numbers::DType::kI8;
   const float* x = nullptr;  // [rows, x_stride]
   size_t x_stride = 0;
   size_t rows = 0;
@@ -134,9 +134,9 @@ struct PackBlockRowsTask {
 
 // As GemmTask, over neighbouring panels of GGUF blocks.
 struct BlockGemmTask {
-  DType stored = DType::kF32;  // one of kStoredTypes
+  numbers::DType stored = numbers::DType::kF32;  // one of kStoredTypes
   // Of both operands: kI8 (codes as they are by u8 rows; not of kF32, kF16, kBf16), kBf16 or kF32.
-  DType dtype = DType::kI8;
+  numbers::DType dtype = numbers::DType::kI8;
   const Word* x = nullptr;          // packed by pack_block_rows, all `rows` at once
   const uint8_t* panels = nullptr;  // [panel_count][BlockPanelBytes]
   const float* bias = nullptr;      // [panel_count * panel], or null
@@ -146,7 +146,7 @@ struct BlockGemmTask {
   size_t panel_count = 0;
   size_t cols = 0;  // valid columns; the last panel may have fewer than `panel`
   size_t y_stride = 0;
-  Activation activation = Activation::kNone;
+  program::Activation activation = program::Activation::kNone;
   bool multiply = false;            // y times the product; not with an activation
   const float* residual = nullptr;  // [rows, y_stride], added last; may be y; or null
   void* scratch = nullptr;          // kBlockScratchBytes, 64-byte aligned
@@ -173,8 +173,8 @@ struct EmbedTask {
 };
 
 struct AttentionTask {
-  DType dtype = DType::kF32;  // of the two GEMMs: kF32 or kBf16
-  const float* q = nullptr;   // [length, stride]: the head's columns of the first token
+  numbers::DType dtype = numbers::DType::kF32;  // of the two GEMMs: kF32 or kBf16
+  const float* q = nullptr;  // [length, stride]: the head's columns of the first token
   const float* k = nullptr;
   const float* v = nullptr;
   float* out = nullptr;  // [query_end - query_begin, out_stride]
@@ -208,7 +208,7 @@ struct Kernels {
   void (*gemm)(const GemmTask& task);
   // The multiply-adds of `gemm` on registers alone, in as many independent sums as its tile has:
   // the processor's arithmetic peak. Returns the number of operations in `steps`.
-  double (*peak)(DType dtype, size_t steps);
+  double (*peak)(numbers::DType dtype, size_t steps);
   // y[rows, width] = norm(x + residual); `sum` takes the sum before the norm; sum and residual may
   // be null. Any of the four may be the same array.
   void (*add_norm)(const float* x, const float* residual, size_t rows, size_t width,
@@ -216,15 +216,15 @@ struct Kernels {
   // x[token] = norm(words[id] + positions + types) for tokens [begin, end).
   void (*embed)(const EmbedTask& task, size_t begin, size_t end, float* x);
   // Pools rows [skip, tokens) of one sequence; skip < tokens.
-  void (*pool)(const float* x, size_t skip, size_t tokens, size_t width, Pooling pooling,
+  void (*pool)(const float* x, size_t skip, size_t tokens, size_t width, program::Pooling pooling,
                float* out);
   void (*attention)(const AttentionTask& task);
-  size_t (*attention_scratch_floats)(DType dtype, size_t length, size_t head_size);
+  size_t (*attention_scratch_floats)(numbers::DType dtype, size_t length, size_t head_size);
 
   // Attention of decoders, over cached keys and values (see kv_layout.h).
   void (*append_kv)(const AppendTask& task);
   void (*attend_chunk)(const AttendTask& task);
-  size_t (*attend_scratch_floats)(DType type, size_t head_size);
+  size_t (*attend_scratch_floats)(numbers::DType type, size_t head_size);
   void (*join_parts)(const JoinTask& task);
   void (*finish_lines)(const FinishTask& task);
   void (*prepare_heads)(const HeadTask& task);

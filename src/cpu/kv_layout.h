@@ -48,25 +48,25 @@ struct KvLayout {
 static constexpr size_t KvRowValues(size_t head_size) { return (head_size + 15) / 16 * 16; }
 
 // `type`: kF32, kBf16, kF16 or kI8.
-static constexpr KvLayout KvLayoutOf(DType type, size_t head_size) {
+static constexpr KvLayout KvLayoutOf(numbers::DType type, size_t head_size) {
   KvLayout to = {};
-  to.lane_values = type == DType::kBf16 ? 2 : 1;
-  to.lane_bytes = type == DType::kF16 ? 2 : (type == DType::kI8 ? 1 : 4);
+  to.lane_values = type == numbers::DType::kBf16 ? 2 : 1;
+  to.lane_bytes = type == numbers::DType::kF16 ? 2 : (type == numbers::DType::kI8 ? 1 : 4);
   to.row_values = KvRowValues(head_size);
-  const size_t scales = type == DType::kI8 ? kKvBlock * sizeof(float) : 0;
+  const size_t scales = type == numbers::DType::kI8 ? kKvBlock * sizeof(float) : 0;
   to.key_scales = head_size / to.lane_values * kKvBlock * to.lane_bytes;
   to.values = to.key_scales + scales;
   to.value_scales = to.values + kKvBlock / to.lane_values * to.row_values * to.lane_bytes;
   to.bytes = to.value_scales + scales;
   return to;
 }
-static constexpr size_t KvBlockBytes(DType type, size_t head_size) {
+static constexpr size_t KvBlockBytes(numbers::DType type, size_t head_size) {
   return KvLayoutOf(type, head_size).bytes;
 }
 
 // One sequence's keys and values, of one layer and one KV head.
 struct KvView {
-  DType type = DType::kBf16;
+  numbers::DType type = numbers::DType::kBf16;
   int32_t head_size = 0;
   uint8_t* base = nullptr;             // block 0 of the pool, this layer and head; 64-byte aligned
   size_t block_stride = 0;             // bytes from one block of this layer and head to the next

@@ -98,9 +98,10 @@ void KvPages::GiveBack(size_t first, size_t end) {
   while (end < committed_.size() && committed_[end] == 0) ++end;
   // A page at an end belongs to the neighbour too.
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  const uint64_t from = RoundUp(first * group_bytes(), page);
+  const uint64_t from = penstock::RoundUp(first * group_bytes(), page);
   const uint64_t bytes_end = end * group_bytes();
-  const uint64_t to = end < committed_.size() ? bytes_end / page * page : RoundUp(bytes_end, page);
+  const uint64_t to =
+      end < committed_.size() ? bytes_end / page * page : penstock::RoundUp(bytes_end, page);
   if (from < to) madvise(data_ + from, to - from, MADV_DONTNEED);
 }
 

@@ -6,7 +6,7 @@
 // one of each value.
 
 struct KvF32 {
-  static constexpr DType kType = DType::kF32;
+  static constexpr numbers::DType kType = numbers::DType::kF32;
   static constexpr int kPhases = 1;
   static constexpr bool kCoarse = false;
   static constexpr bool kScaled = false;
@@ -22,7 +22,7 @@ struct KvF32 {
 };
 
 struct KvF16 : KvF32 {
-  static constexpr DType kType = DType::kF16;
+  static constexpr numbers::DType kType = numbers::DType::kF16;
   template <int kPhase>
   static Vec Lanes(const uint8_t* p) {
     return Simd::LoadF16(reinterpret_cast<const Half*>(p));
@@ -30,7 +30,7 @@ struct KvF16 : KvF32 {
 };
 
 struct KvI8 : KvF32 {
-  static constexpr DType kType = DType::kI8;
+  static constexpr numbers::DType kType = numbers::DType::kI8;
   static constexpr bool kScaled = true;
   template <int kPhase>
   static Vec Lanes(const uint8_t* p) {
@@ -39,7 +39,7 @@ struct KvI8 : KvF32 {
 };
 
 struct KvBf16 {
-  static constexpr DType kType = DType::kBf16;
+  static constexpr numbers::DType kType = numbers::DType::kBf16;
   static constexpr int kPhases = DotBf16::kPhases;
   static constexpr bool kCoarse = true;
   static constexpr bool kScaled = false;
@@ -91,14 +91,14 @@ struct KvRow {
 
 template <typename Kv>
 inline void RoundKvRow(const float* x, size_t n, KvRow* to) {
-  if constexpr (Kv::kType == DType::kI8) {
+  if constexpr (Kv::kType == numbers::DType::kI8) {
     to->scale = RoundRowS8(x, n, to->bytes);
   } else {
     ForVectors(n, [&](size_t i, size_t count) {
       const Vec v = LoadN(x + i, count);
-      if constexpr (Kv::kType == DType::kF32) {
+      if constexpr (Kv::kType == numbers::DType::kF32) {
         StoreN(to->floats + i, v, count);
-      } else if constexpr (Kv::kType == DType::kBf16) {
+      } else if constexpr (Kv::kType == numbers::DType::kBf16) {
         Simd::StoreBf16(to->halves + i, v, count);
       } else {
         const Vec most = Simd::Set(65504);
@@ -154,11 +154,11 @@ void AppendRows(const AppendTask& task) {
 
 void AppendKv(const AppendTask& task) {
   switch (task.kv.type) {
-    case DType::kF32:
+    case numbers::DType::kF32:
       return AppendRows<KvF32>(task);
-    case DType::kF16:
+    case numbers::DType::kF16:
       return AppendRows<KvF16>(task);
-    case DType::kI8:
+    case numbers::DType::kI8:
       return AppendRows<KvI8>(task);
     default:
       return AppendRows<KvBf16>(task);

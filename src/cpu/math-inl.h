@@ -72,25 +72,25 @@ inline Vec Tanh(Vec x) {
   return Simd::SelectLess(t, Simd::Set(0.01f), near, far);
 }
 
-inline Vec Activate(Vec x, Activation activation) {
+inline Vec Activate(Vec x, program::Activation activation) {
   switch (activation) {
-    case Activation::kNone:
+    case program::Activation::kNone:
       return x;
-    case Activation::kGelu: {
+    case program::Activation::kGelu: {
       const Vec half = Simd::Mul(x, Simd::Set(0.5f));
       return Simd::Fma(half, Erf(Simd::Mul(x, Simd::Set(0.70710678118654752f))), half);
     }
-    case Activation::kGeluTanh: {
+    case program::Activation::kGeluTanh: {
       const Vec cubic = Simd::Mul(Simd::Mul(x, x), Simd::Mul(x, Simd::Set(0.044715f)));
       const Vec inner = Simd::Mul(Simd::Add(x, cubic), Simd::Set(0.7978845608028654f));
       const Vec half = Simd::Mul(x, Simd::Set(0.5f));
       return Simd::Fma(half, Tanh(inner), half);
     }
-    case Activation::kRelu:
+    case program::Activation::kRelu:
       return Simd::Max(Simd::Zero(), x);
-    case Activation::kSilu:
+    case program::Activation::kSilu:
       return Simd::Div(x, Simd::Add(Simd::Set(1), Exp(Simd::Sub(Simd::Zero(), x))));
-    case Activation::kTanh:
+    case program::Activation::kTanh:
       return Tanh(x);
   }
   return x;

@@ -18,39 +18,39 @@ constexpr int32_t kWidth = 8;
 struct EachOp {
   explicit EachOp(bool cached) {
     program.max_length = 16;
-    x = program.AddValue(Rows::kTokens, kWidth);
-    qkv = program.AddValue(Rows::kTokens, 3 * kWidth);
-    context = program.AddValue(Rows::kTokens, kWidth);
-    program.result = program.AddValue(Rows::kSequences, kWidth);
-    AttentionShape shape;
+    x = program.AddValue(program::Rows::kTokens, kWidth);
+    qkv = program.AddValue(program::Rows::kTokens, 3 * kWidth);
+    context = program.AddValue(program::Rows::kTokens, kWidth);
+    program.result = program.AddValue(program::Rows::kSequences, kWidth);
+    program::AttentionShape shape;
     shape.heads = shape.kv_heads = 2;
     shape.head_size = kWidth / 2;
-    LinearOp add{.x = context, .weight = &square, .residual = {.value = x}, .y = x};
-    FeedForwardOp feed{
+    program::LinearOp add{.x = context, .weight = &square, .residual = {.value = x}, .y = x};
+    program::FeedForwardOp feed{
         .x = x, .in = &square, .up = &square, .out = &square, .residual = {.value = x}, .y = x};
     if (cached) {
       shape.layer = 0;
       shape.causal = true;
       add.residual.norm = feed.norm = feed.residual.norm = rms;
-      program.ops = {EmbedOp{.matrix = &square, .y = x},
-                     AttentionOp{.x = x,
-                                 .norm = rms,
-                                 .q = &square,
-                                 .k = &square,
-                                 .v = &square,
-                                 .shape = shape,
-                                 .y = context},
+      program.ops = {program::EmbedOp{.matrix = &square, .y = x},
+                     program::AttentionOp{.x = x,
+                                          .norm = rms,
+                                          .q = &square,
+                                          .k = &square,
+                                          .v = &square,
+                                          .shape = shape,
+                                          .y = context},
                      add, feed,
-                     PicksOp{.x = x, .norm = rms, .weight = &square, .y = program.result}};
+                     program::PicksOp{.x = x, .norm = rms, .weight = &square, .y = program.result}};
     } else {
       add.residual.after = feed.residual.after = layer;
-      program.ops = {EmbedOp{.words = &words, .norm = layer, .y = x},
-                     LinearOp{.x = x, .weight = &wide, .y = qkv},
-                     AttentionOp{.x = qkv, .shape = shape, .y = context},
+      program.ops = {program::EmbedOp{.words = &words, .norm = layer, .y = x},
+                     program::LinearOp{.x = x, .weight = &wide, .y = qkv},
+                     program::AttentionOp{.x = qkv, .shape = shape, .y = context},
                      add,
                      feed,
-                     NormOp{x, layer, x},
-                     PoolOp{x, Pooling::kMean, 0, program.result}};
+                     program::NormOp{x, layer, x},
+                     program::PoolOp{x, program::Pooling::kMean, 0, program.result}};
     }
   }
   template <typename T>
@@ -58,11 +58,12 @@ struct EachOp {
     return std::get<T>(program.ops[op]);
   }
 
-  FakeTable words{50, kWidth}, gamma{1, kWidth}, bias{2, 3};
-  FakeLinear square{kWidth, kWidth}, wide{3 * kWidth, kWidth}, bf16{kWidth, kWidth, DType::kBf16};
-  Norm rms{&gamma, nullptr, 1e-5f, NormKind::kRms}, layer{&gamma, nullptr, 1e-5f};
-  Program program;
-  ValueId x, qkv, context;
+  program::FakeTable words{50, kWidth}, gamma{1, kWidth}, bias{2, 3};
+  program::FakeLinear square{kWidth, kWidth}, wide{3 * kWidth, kWidth},
+      bf16{kWidth, kWidth, numbers::DType::kBf16};
+  program::Norm rms{&gamma, nullptr, 1e-5f, program::NormKind::kRms}, layer{&gamma, nullptr, 1e-5f};
+  program::Program program;
+  program::ValueId x, qkv, context;
 };
 
 struct Refused {
@@ -72,7 +73,8 @@ struct Refused {
 
 void ExpectRefused(bool cached, const std::vector<Refused>& cases) {
   EachOp good(cached);
-  EXPECT_TRUE(CheckProgram(good.program).ok()) << CheckProgram(good.program).ToString();
+  EXPECT_TRUE(program::CheckProgram(good.program).ok())
+      << program::CheckProgram(good.program).ToString();
   EXPECT_TRUE(CheckSupport(good.program).ok()) << CheckSupport(good.program).ToString();
   for (const auto& [message, change] : cases) {
     EachOp changed(cached);
@@ -85,60 +87,65 @@ void ExpectRefused(bool cached, const std::vector<Refused>& cases) {
 
 TEST(CheckSupport, NamesWhatStepsDoNotRun) {
   ExpectRefused(
-      true,
-      {{"op 0 (embed): the CPU does not run words that are a table in a program with a cache",
-        [](EachOp* e) { e->Get<EmbedOp>(0).words = &e->words; }},
-       {"op 1 (attention): the CPU does not run a layer norm",
-        [](EachOp* e) { e->Get<AttentionOp>(1).norm = e->layer; }},
-       {"a relative bias",
-        [](EachOp* e) { e->Get<AttentionOp>(1).shape.relative_bias = &e->bias; }},
-       {"one token's result", [](EachOp* e) { e->Get<AttentionOp>(1).queries = Pick::kLast; }},
-       {"attention without a cache",
-        [](EachOp* e) {
-          AttentionOp op = e->Get<AttentionOp>(1);
-          op.shape.layer = kNoCache;
-          e->program.ops[2] = op;
-        }},
-       {"a norm of the sum", [](EachOp* e) { e->Get<LinearOp>(2).residual.after = e->rms; }},
-       {"a linear layer without a residual",
-        [](EachOp* e) { e->Get<LinearOp>(2).residual = Residual(); }},
-       {"a feed-forward without a gate", [](EachOp* e) { e->Get<FeedForwardOp>(3).up = nullptr; }},
-       {"a layer norm", [](EachOp* e) { e->Get<PicksOp>(4).norm = e->layer; }},
-       {"op 4 (norm)", [](EachOp* e) {
-          e->program.ops[4] = NormOp{e->x, e->layer, e->x};
-        }}});
+      true, {{"op 0 (embed): the CPU does not run words that are a table in a program with a cache",
+              [](EachOp* e) { e->Get<program::EmbedOp>(0).words = &e->words; }},
+             {"op 1 (attention): the CPU does not run a layer norm",
+              [](EachOp* e) { e->Get<program::AttentionOp>(1).norm = e->layer; }},
+             {"a relative bias",
+              [](EachOp* e) { e->Get<program::AttentionOp>(1).shape.relative_bias = &e->bias; }},
+             {"one token's result",
+              [](EachOp* e) { e->Get<program::AttentionOp>(1).queries = program::Pick::kLast; }},
+             {"attention without a cache",
+              [](EachOp* e) {
+                program::AttentionOp op = e->Get<program::AttentionOp>(1);
+                op.shape.layer = program::kNoCache;
+                e->program.ops[2] = op;
+              }},
+             {"a norm of the sum",
+              [](EachOp* e) { e->Get<program::LinearOp>(2).residual.after = e->rms; }},
+             {"a linear layer without a residual",
+              [](EachOp* e) { e->Get<program::LinearOp>(2).residual = program::Residual(); }},
+             {"a feed-forward without a gate",
+              [](EachOp* e) { e->Get<program::FeedForwardOp>(3).up = nullptr; }},
+             {"a layer norm", [](EachOp* e) { e->Get<program::PicksOp>(4).norm = e->layer; }},
+             {"op 4 (norm)", [](EachOp* e) {
+                e->program.ops[4] = program::NormOp{e->x, e->layer, e->x};
+              }}});
 }
 
 TEST(CheckSupport, NamesWhatIsNotRunWithoutACache) {
   ExpectRefused(
       false,
       {{"op 0 (embed): the CPU does not run words that are a matrix in a program without a cache",
-        [](EachOp* e) { e->Get<EmbedOp>(0).matrix = &e->square; }},
-       {"a scale", [](EachOp* e) { e->Get<EmbedOp>(0).scale = 2; }},
+        [](EachOp* e) { e->Get<program::EmbedOp>(0).matrix = &e->square; }},
+       {"a scale", [](EachOp* e) { e->Get<program::EmbedOp>(0).scale = 2; }},
        {"an activation before the sum",
-        [](EachOp* e) { e->Get<LinearOp>(3).activation = Activation::kTanh; }},
+        [](EachOp* e) { e->Get<program::LinearOp>(3).activation = program::Activation::kTanh; }},
        {"a norm or scale before the sum",
-        [](EachOp* e) { e->Get<LinearOp>(3).residual.scale = 2; }},
-       {"an RMS norm", [](EachOp* e) { e->Get<LinearOp>(3).residual.after = e->rms; }},
-       {"one direction", [](EachOp* e) { e->Get<AttentionOp>(2).shape.causal = true; }},
-       {"fewer kv heads", [](EachOp* e) { e->Get<AttentionOp>(2).shape.kv_heads = 1; }},
-       {"a window of one token", [](EachOp* e) { e->Get<AttentionOp>(2).shape.window = 1; }},
-       {"a norm of x", [](EachOp* e) { e->Get<FeedForwardOp>(4).norm = e->layer; }},
-       {"up and in of two types", [](EachOp* e) { e->Get<FeedForwardOp>(4).up = &e->bf16; }},
-       {"op 6 (picks): the CPU does not run picked rows",
-        [](EachOp* e) { e->program.ops[6] = PicksOp{.x = e->x, .y = e->program.result}; }}});
+        [](EachOp* e) { e->Get<program::LinearOp>(3).residual.scale = 2; }},
+       {"an RMS norm", [](EachOp* e) { e->Get<program::LinearOp>(3).residual.after = e->rms; }},
+       {"one direction", [](EachOp* e) { e->Get<program::AttentionOp>(2).shape.causal = true; }},
+       {"fewer kv heads", [](EachOp* e) { e->Get<program::AttentionOp>(2).shape.kv_heads = 1; }},
+       {"a window of one token",
+        [](EachOp* e) { e->Get<program::AttentionOp>(2).shape.window = 1; }},
+       {"a norm of x", [](EachOp* e) { e->Get<program::FeedForwardOp>(4).norm = e->layer; }},
+       {"up and in of two types",
+        [](EachOp* e) { e->Get<program::FeedForwardOp>(4).up = &e->bf16; }},
+       {"op 6 (picks): the CPU does not run picked rows", [](EachOp* e) {
+          e->program.ops[6] = program::PicksOp{.x = e->x, .y = e->program.result};
+        }}});
 }
 
 TEST(Prepare, RefusesWhatTheCpuDoesNotRun) {
   const auto backend = *NewCpuBackend({.threads = 1, .pin = false});
   EachOp plain(false), cached(true);
-  plain.Get<EmbedOp>(0).scale = 2;
+  plain.Get<program::EmbedOp>(0).scale = 2;
   const auto scaled = backend->Prepare(plain.program);
   EXPECT_EQ(scaled.status().code(), StatusCode::kUnsupported);
   EXPECT_THAT(scaled.status().message(), testing::HasSubstr("op 0 (embed)"));
   EachOp good(false);
   EXPECT_TRUE(backend->Prepare(good.program).ok());
-  const Program* const both[] = {&good.program, &cached.program};
+  const program::Program* const both[] = {&good.program, &cached.program};
   EXPECT_EQ(backend->Prepare(both).status().code(), StatusCode::kUnsupported);
   // Rows, picks and blocks of a cache must be given.
   EXPECT_EQ(backend->Prepare(cached.program).status().code(), StatusCode::kInvalidArgument);

@@ -110,9 +110,9 @@ void PackRows(const PackRowsTask& task) {
   for (size_t r = 0; r < task.rows; ++r) {
     const float* from = task.x + r * task.x_stride;
     Word* to = task.words + r * task.stride;
-    if (task.dtype == DType::kF32) {
+    if (task.dtype == numbers::DType::kF32) {
       CopyRow(from, task.columns, reinterpret_cast<float*>(to));
-    } else if (task.dtype == DType::kBf16) {
+    } else if (task.dtype == numbers::DType::kBf16) {
       RoundRowBf16(from, task.columns, reinterpret_cast<uint16_t*>(to));
     } else {
       QuantizeRow(from, task.factors, task.columns, reinterpret_cast<uint8_t*>(to),

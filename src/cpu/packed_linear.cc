@@ -38,23 +38,24 @@ float Quantize(const float* from, size_t n, int8_t* to, int32_t* sum) {
   return largest / 127;
 }
 
-int32_t RowsOf(std::span<const LinearRows> parts) {
+int32_t RowsOf(std::span<const program::LinearRows> parts) {
   int64_t rows = 0;
-  for (const LinearRows& part : parts) rows += part.weight.rows;
+  for (const program::LinearRows& part : parts) rows += part.weight.rows;
   return static_cast<int32_t>(rows);
 }
 
 }  // namespace
 
-PanelLinear::PanelLinear(std::span<const LinearRows> parts, const PackOptions& options,
-                         size_t panel, HugePageArena* arena)
-    : PackedLinear(static_cast<int32_t>(parts[0].weight.columns), RowsOf(parts), options.dtype),
+PanelLinear::PanelLinear(std::span<const program::LinearRows> parts,
+                         const program::PackOptions& options, size_t panel, HugePageArena* arena)
+    : program::PackedLinear(static_cast<int32_t>(parts[0].weight.columns), RowsOf(parts),
+                            options.dtype),
       panel_(panel),
       panels_(CeilDiv(static_cast<size_t>(out()), panel)),
       words_(RowWords(dtype(), static_cast<size_t>(in()))),
       groups_(ScaleGroups(dtype(), static_cast<size_t>(in()))),
       has_bias_(parts[0].bias.data != nullptr),
-      has_factors_(dtype() == DType::kI8 && !options.column_factors.empty()),
+      has_factors_(dtype() == numbers::DType::kI8 && !options.column_factors.empty()),
       weights_(panels_ * panel * words_, arena),
       bias_(panels_ * panel, arena),
       scales_(panels_ * panel * groups_, arena),
@@ -70,7 +71,7 @@ PanelLinear::PanelLinear(std::span<const LinearRows> parts, const PackOptions& o
   }
   std::vector<float> values(static_cast<size_t>(in()));
   size_t row = 0;
-  for (const LinearRows& part : parts) {
+  for (const program::LinearRows& part : parts) {
     PENSTOCK_CHECK(part.weight.columns == in() && (part.bias.data != nullptr) == has_bias_);
     if (has_bias_) part.bias.CopyToF32(0, 1, bias_.data() + row);
     for (int64_t r = 0; r < part.weight.rows; ++r) {
@@ -85,9 +86,9 @@ PanelLinear::PanelLinear(std::span<const LinearRows> parts, const PackOptions& o
 void PanelLinear::PackRow(size_t row, const float* from, const float* column_factors) {
   const size_t depth = static_cast<size_t>(in());
   const size_t column = row / panel_ * panel_ * groups_ + row % panel_;
-  if (dtype() == DType::kF32) {
+  if (dtype() == numbers::DType::kF32) {
     std::memcpy(row_.data(), from, depth * sizeof(float));
-  } else if (dtype() == DType::kBf16) {
+  } else if (dtype() == numbers::DType::kBf16) {
     for (size_t k = 0; k < depth; ++k) {
       const uint16_t half = ToBf16(from[k]);
       std::memcpy(row_.data() + k * sizeof(half), &half, sizeof(half));

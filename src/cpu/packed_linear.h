@@ -27,10 +27,10 @@ class AlignedBuffer {
   size_t size_;
 };
 
-class FloatTable final : public Table {
+class FloatTable final : public program::Table {
  public:
   FloatTable(int64_t rows, int32_t width, HugePageArena* arena)
-      : Table(rows, width),
+      : program::Table(rows, width),
         values_(static_cast<size_t>(rows) * static_cast<size_t>(width), arena) {}
   float* data() const { return values_.data(); }
 
@@ -39,17 +39,17 @@ class FloatTable final : public Table {
 };
 
 // Null for null.
-inline const float* DataOf(const Table* table) {
+inline const float* DataOf(const program::Table* table) {
   return table == nullptr ? nullptr : static_cast<const FloatTable*>(table)->data();
 }
 
-class PanelLinear final : public PackedLinear {
+class PanelLinear final : public program::PackedLinear {
  public:
   // See Backend::Pack. bf16 is rounded to nearest even. A weight that is not finite makes its
   // column's results NaN.
-  PanelLinear(std::span<const LinearRows> parts, const PackOptions& options, size_t panel,
-              HugePageArena* arena);
-  PanelLinear(const LinearRows& rows, const PackOptions& options, size_t panel,
+  PanelLinear(std::span<const program::LinearRows> parts, const program::PackOptions& options,
+              size_t panel, HugePageArena* arena);
+  PanelLinear(const program::LinearRows& rows, const program::PackOptions& options, size_t panel,
               HugePageArena* arena)
       : PanelLinear(std::span(&rows, 1), options, panel, arena) {}
 
@@ -82,7 +82,7 @@ class PanelLinear final : public PackedLinear {
 };
 
 // Bytes of a packed row with its scales.
-static constexpr size_t PackedRowBytes(DType dtype, size_t in) {
+static constexpr size_t PackedRowBytes(numbers::DType dtype, size_t in) {
   return RowStride(dtype, in) * sizeof(Word) + ScaleGroups(dtype, in) * sizeof(RowScale);
 }
 
@@ -97,7 +97,7 @@ struct PackedRows {
   // kScaleGroup.
   PackRowsTask Pack(const float* x, size_t x_stride, size_t rows, size_t begin, size_t end) const;
 
-  DType dtype;
+  numbers::DType dtype;
   size_t in;
   const float* factors;  // the weight's row_factors
   Word* words;

@@ -16,8 +16,8 @@ static_assert(kKvBlock % kPanel == 0);
 constexpr size_t kFetchHalves = 4;
 
 struct AttendSizes {
-  AttendSizes(DType type, size_t head_size) {
-    const bool bf16 = type == DType::kBf16;
+  AttendSizes(numbers::DType type, size_t head_size) {
+    const bool bf16 = type == numbers::DType::kBf16;
     query_stride = OddLines(bf16 ? head_size / 2 : head_size);
     score_stride = OddLines(kKvChunk);
     weight_stride = bf16 ? OddLines(kKvChunk / 2) : score_stride;
@@ -31,7 +31,7 @@ struct AttendSizes {
   size_t queries, scores, weights;
 };
 
-size_t AttendScratchFloats(DType type, size_t head_size) {
+size_t AttendScratchFloats(numbers::DType type, size_t head_size) {
   return AttendSizes(type, head_size).total();
 }
 
@@ -416,11 +416,11 @@ void AttendLines(const AttendTask& task) {
 
 void AttendChunk(const AttendTask& task) {
   switch (task.kv.type) {
-    case DType::kF32:
+    case numbers::DType::kF32:
       return AttendLines<KvF32>(task);
-    case DType::kF16:
+    case numbers::DType::kF16:
       return AttendLines<KvF16>(task);
-    case DType::kI8:
+    case numbers::DType::kI8:
       return AttendLines<KvI8>(task);
     default:
       return AttendLines<KvBf16>(task);

@@ -17,11 +17,8 @@
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
 
-namespace penstock {
+namespace penstock::cpu {
 namespace {
-
-using cpu::kKvBlock;
-using cpu::kKvChunk;
 
 constexpr size_t kHeads = 8;
 constexpr size_t kGroup = 2;
@@ -34,10 +31,10 @@ double Now() {
 // sequence's blocks are `id_step` apart.
 class Pool {
  public:
-  Pool(const cpu::Kernels& kernels, DType type, size_t head_size, size_t layers, size_t tokens,
+  Pool(const Kernels& kernels, numbers::DType type, size_t head_size, size_t layers, size_t tokens,
        size_t id_step)
       : type_(type), head_size_(head_size), layers_(layers), tokens_(tokens) {
-    block_bytes_ = cpu::KvBlockBytes(type, head_size);
+    block_bytes_ = KvBlockBytes(type, head_size);
     bytes_ = layers * (tokens / kKvBlock) * kHeads * block_bytes_;
     block_ = arena_.Alloc(bytes_);
     ids_.resize(tokens / kKvBlock);
@@ -52,7 +49,7 @@ class Pool {
     }
   }
 
-  cpu::KvView View(size_t layer, size_t head) const {
+  KvView View(size_t layer, size_t head) const {
     uint8_t* base = static_cast<uint8_t*>(block_.data) +
                     (layer * kHeads + head) * (tokens_ / kKvBlock) * block_bytes_;
     return {type_, static_cast<int32_t>(head_size_), base, block_bytes_, ids_.data()};
@@ -61,15 +58,15 @@ class Pool {
   size_t head_size() const { return head_size_; }
   size_t layers() const { return layers_; }
   size_t tokens() const { return tokens_; }
-  DType type() const { return type_; }
+  numbers::DType type() const { return type_; }
   const uint8_t* data() const { return static_cast<const uint8_t*>(block_.data); }
 
  private:
-  DType type_;
+  numbers::DType type_;
   size_t head_size_, layers_, tokens_;
   size_t block_bytes_, bytes_;
-  cpu::HugePageArena arena_;
-  cpu::HugePageArena::Block block_;
+  HugePageArena arena_;
+  HugePageArena::Block block_;
   std::vector<int32_t> ids_;
 };
 
@@ -87,7 +84,7 @@ uint64_t Read(const uint8_t* from, size_t bytes, size_t ahead) {
 
 // Memory of one thread's calls.
 struct Work {
-  Work(const cpu::Kernels& kernels, const Pool& pool, size_t lines)
+  Work(const Kernels& kernels, const Pool& pool, size_t lines)
       : scratch_block(arena.Alloc(kernels.attend_scratch_floats(pool.type(), pool.head_size()) *
                                   sizeof(float))),
         scores(lines),
@@ -95,16 +92,16 @@ struct Work {
         sums(lines * pool.head_size()),
         parts(lines * pool.head_size()),
         q(lines * pool.head_size(), 0.25f) {}
-  cpu::HugePageArena arena;
-  cpu::HugePageArena::Block scratch_block;
-  std::vector<cpu::ScorePart> scores, chunk_scores;
+  HugePageArena arena;
+  HugePageArena::Block scratch_block;
+  std::vector<ScorePart> scores, chunk_scores;
   std::vector<float> sums, parts, q;
 };
 
 // `rows` rows of one head over chunks [begin, end).
-void Attend(const cpu::Kernels& kernels, const Pool& pool, size_t layer, size_t head, size_t rows,
+void Attend(const Kernels& kernels, const Pool& pool, size_t layer, size_t head, size_t rows,
             size_t begin, size_t end, Work* work) {
-  cpu::AttendTask task;
+  AttendTask task;
   task.kv = pool.View(layer, head);
   task.q = work->q.data();
   task.q_stride = kGroup * pool.head_size();
@@ -115,13 +112,13 @@ void Attend(const cpu::Kernels& kernels, const Pool& pool, size_t layer, size_t 
   task.scores = work->chunk_scores.data();
   task.parts = work->parts.data();
   task.scratch = static_cast<float*>(work->scratch_block.data);
-  for (cpu::ScorePart& part : work->scores) part = {};
-  const cpu::JoinTask join = {rows * kGroup,       static_cast<int32_t>(pool.head_size()),
-                              work->scores.data(), work->sums.data(),
-                              task.scores,         task.parts};
+  for (ScorePart& part : work->scores) part = {};
+  const JoinTask join = {rows * kGroup,       static_cast<int32_t>(pool.head_size()),
+                         work->scores.data(), work->sums.data(),
+                         task.scores,         task.parts};
   for (size_t chunk = begin; chunk < end; ++chunk) {
     task.chunk = chunk;
-    cpu::AttendTask next = task;
+    AttendTask next = task;
     next.chunk = chunk + 1;
     if (chunk + 1 == end) {
       next.chunk = begin;
@@ -148,7 +145,7 @@ struct Times {
 };
 
 // A thread's half of every layer, once by each way.
-void DecodePart(const cpu::Kernels& kernels, const Pool& pool, size_t t, size_t threads, Work* work,
+void DecodePart(const Kernels& kernels, const Pool& pool, size_t t, size_t threads, Work* work,
                 Times* times) {
   const size_t chunks = pool.tokens() / kKvChunk;
   const size_t layer_bytes = pool.bytes() / pool.layers();
@@ -169,10 +166,10 @@ void DecodePart(const cpu::Kernels& kernels, const Pool& pool, size_t t, size_t 
   }
 }
 
-void Decode(benchmark::State& state, const cpu::Kernels* kernels, DType type, size_t head_size,
+void Decode(benchmark::State& state, const Kernels* kernels, numbers::DType type, size_t head_size,
             size_t threads, size_t pool_bytes, size_t id_step) {
   const size_t tokens = pool_bytes > 0 ? 4096 : kKvChunk;
-  const size_t layer_bytes = tokens / kKvBlock * kHeads * cpu::KvBlockBytes(type, head_size);
+  const size_t layer_bytes = tokens / kKvBlock * kHeads * KvBlockBytes(type, head_size);
   const size_t layers = pool_bytes > 0 ? pool_bytes / layer_bytes : 1;
   const Pool pool(*kernels, type, head_size, layers, tokens, id_step);
   std::vector<std::unique_ptr<Work>> work;
@@ -201,11 +198,12 @@ void Decode(benchmark::State& state, const cpu::Kernels* kernels, DType type, si
   state.counters["share"] = attend / read;
 }
 
-void Prefill(benchmark::State& state, const cpu::Kernels* kernels, DType type, size_t head_size) {
+void Prefill(benchmark::State& state, const Kernels* kernels, numbers::DType type,
+             size_t head_size) {
   const size_t rows = 128;
   const Pool pool(*kernels, type, head_size, 1, 2048, 1);
   Work work(*kernels, pool, rows * kGroup);
-  const DType peak_type = type == DType::kBf16 ? type : DType::kF32;
+  const numbers::DType peak_type = type == numbers::DType::kBf16 ? type : numbers::DType::kF32;
   double best = 1e9, best_peak = 0;
   for (auto _ : state) {
     double begin = Now();
@@ -224,20 +222,20 @@ void Prefill(benchmark::State& state, const cpu::Kernels* kernels, DType type, s
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cpu
 
 int main(int argc, char** argv) {
-  using penstock::DType;
+  using penstock::numbers::DType;
   const auto kernels = penstock::cpu::DefaultKernels();
   if (!kernels.ok()) return 1;
   for (const DType type : {DType::kBf16, DType::kF32, DType::kF16, DType::kI8}) {
     for (const size_t size : {64, 128}) {
       const std::string name =
-          std::string(penstock::DTypeName(type)) + "/size:" + std::to_string(size);
+          std::string(penstock::numbers::DTypeName(type)) + "/size:" + std::to_string(size);
       const auto decode = [&](const std::string& how, size_t threads, size_t bytes, size_t id_step,
                               int64_t iterations) {
-        benchmark::RegisterBenchmark((how + "/" + name).c_str(), penstock::Decode, *kernels, type,
-                                     size, threads, bytes, id_step)
+        benchmark::RegisterBenchmark((how + "/" + name).c_str(), penstock::cpu::Decode, *kernels,
+                                     type, size, threads, bytes, id_step)
             ->Iterations(iterations)
             ->Unit(benchmark::kMillisecond);
       };
@@ -245,8 +243,8 @@ int main(int argc, char** argv) {
       decode("decode_2_threads", 2, size_t{900} << 20, 1, 2);
       decode("decode_2_threads_scattered", 2, size_t{900} << 20, 7, 2);
       decode("decode_in_cache", 1, 0, 1, 200);
-      benchmark::RegisterBenchmark(("prefill/" + name).c_str(), penstock::Prefill, *kernels, type,
-                                   size)
+      benchmark::RegisterBenchmark(("prefill/" + name).c_str(), penstock::cpu::Prefill, *kernels,
+                                   type, size)
           ->UseManualTime()
           ->Iterations(20)
           ->Unit(benchmark::kMillisecond);

@@ -16,11 +16,8 @@
 #include "cpu/kernels.h"
 #include "cpu/test_util.h"
 
-namespace penstock {
+namespace penstock::cpu {
 namespace {
-
-using cpu::kKvBlock;
-using cpu::kKvChunk;
 
 struct AlignedFree {
   void operator()(void* p) const { std::free(p); }
@@ -40,8 +37,8 @@ float RoundBf16(float v) {
 // Blocks of one head in random order; what is not written is NaN.
 class Cache {
  public:
-  Cache(DType type, size_t head_size, size_t tokens, unsigned seed = 1)
-      : layout_(cpu::KvLayoutOf(type, head_size)), type_(type), size_(head_size) {
+  Cache(numbers::DType type, size_t head_size, size_t tokens, unsigned seed = 1)
+      : layout_(KvLayoutOf(type, head_size)), type_(type), size_(head_size) {
     const size_t blocks = (tokens + kKvBlock - 1) / kKvBlock;
     ids_.resize(blocks + 3);
     std::iota(ids_.begin(), ids_.end(), 0);
@@ -51,7 +48,7 @@ class Cache {
     std::memset(memory_.get(), 0xff, ids_.size() * stride_);
   }
 
-  cpu::KvView view() const {
+  KvView view() const {
     return {type_, static_cast<int32_t>(size_), memory_.get(), stride_, ids_.data()};
   }
 
@@ -79,9 +76,9 @@ class Cache {
   double Value(size_t position, size_t part, size_t lane, size_t in_lane, size_t scales,
                size_t j) const {
     const size_t at = part + lane * layout_.lane_bytes;
-    if (type_ == DType::kF32) return Read<float>(position, at);
-    if (type_ == DType::kF16) return HalfToFloat(Read<uint16_t>(position, at));
-    if (type_ == DType::kI8) {
+    if (type_ == numbers::DType::kF32) return Read<float>(position, at);
+    if (type_ == numbers::DType::kF16) return numbers::HalfToFloat(Read<uint16_t>(position, at));
+    if (type_ == numbers::DType::kI8) {
       return Read<int8_t>(position, at) *
              static_cast<double>(Read<float>(position, scales + j * sizeof(float)));
     }
@@ -89,8 +86,8 @@ class Cache {
     return std::bit_cast<float>(bits << 16);
   }
 
-  cpu::KvLayout layout_;
-  DType type_;
+  KvLayout layout_;
+  numbers::DType type_;
   size_t size_;
   size_t stride_;
   std::vector<int32_t> ids_;
@@ -98,7 +95,7 @@ class Cache {
 };
 
 struct Case {
-  DType type = DType::kF32;
+  numbers::DType type = numbers::DType::kF32;
   size_t head_size = 64;
   size_t heads = 2;
   size_t tokens = 100;
@@ -107,15 +104,15 @@ struct Case {
 };
 
 std::string NameOf(const Case& c) {
-  return std::string(DTypeName(c.type)) + " size " + std::to_string(c.head_size) + " heads " +
-         std::to_string(c.heads) + " tokens " + std::to_string(c.tokens) + " cap " +
+  return std::string(numbers::DTypeName(c.type)) + " size " + std::to_string(c.head_size) +
+         " heads " + std::to_string(c.heads) + " tokens " + std::to_string(c.tokens) + " cap " +
          std::to_string(c.soft_cap) + " window " + std::to_string(c.window);
 }
 
 // A sequence: q, k, v of all its tokens, and its cache.
 class Sequence {
  public:
-  Sequence(const cpu::Kernels* kernels, const Case& c)
+  Sequence(const Kernels* kernels, const Case& c)
       : kernels_(kernels),
         case_(c),
         cache_(c.type, c.head_size, c.tokens),
@@ -127,11 +124,11 @@ class Sequence {
 
   size_t QStride() const { return case_.heads * case_.head_size + 6; }
   size_t KvStride() const { return case_.head_size + 10; }
-  size_t Width() const { return cpu::KvRowValues(case_.head_size); }
+  size_t Width() const { return KvRowValues(case_.head_size); }
   std::vector<float>& v() { return v_; }
 
   void Append(size_t begin, size_t end) {
-    cpu::AppendTask task;
+    AppendTask task;
     task.kv = cache_.view();
     task.k = k_.data() + begin * KvStride();
     task.v = v_.data() + begin * KvStride();
@@ -144,7 +141,7 @@ class Sequence {
   // Heads [head, head + heads) of positions [begin, end): [rows, heads, head_size].
   std::vector<float> Attend(size_t begin, size_t end, size_t head, size_t heads) {
     const size_t lines = (end - begin) * heads;
-    cpu::AttendTask task;
+    AttendTask task;
     task.kv = cache_.view();
     task.q = q_.data() + begin * QStride() + head * case_.head_size;
     task.q_stride = QStride();
@@ -156,23 +153,23 @@ class Sequence {
     task.window = case_.window;
     const auto scratch =
         NewAligned<float>(kernels_->attend_scratch_floats(case_.type, case_.head_size));
-    std::vector<cpu::ScorePart> scores(lines);
-    std::vector<cpu::ScorePart> chunk_scores(lines);
+    std::vector<ScorePart> scores(lines);
+    std::vector<ScorePart> chunk_scores(lines);
     std::vector<float> sums(lines * Width());
     std::vector<float> parts(lines * Width(), NAN);
     task.scratch = scratch.get();
     task.scores = chunk_scores.data();
     task.parts = parts.data();
-    const cpu::JoinTask join = {lines,
-                                static_cast<int32_t>(case_.head_size),
-                                scores.data(),
-                                sums.data(),
-                                chunk_scores.data(),
-                                parts.data()};
+    const JoinTask join = {lines,
+                           static_cast<int32_t>(case_.head_size),
+                           scores.data(),
+                           sums.data(),
+                           chunk_scores.data(),
+                           parts.data()};
     // The chunk after the last one: nothing is seen there.
     for (size_t chunk = 0; chunk * kKvChunk < end + kKvChunk; ++chunk) {
       task.chunk = chunk;
-      cpu::AttendTask next = task;
+      AttendTask next = task;
       ++next.chunk;
       task.next = chunk % 3 == 0 ? nullptr : &next;
       kernels_->attend_chunk(task);
@@ -195,8 +192,8 @@ class Sequence {
       double dot = 0;
       for (size_t d = 0; d < size; ++d) {
         const float x = query[d] * scale_;
-        dot +=
-            static_cast<double>(case_.type == DType::kBf16 ? RoundBf16(x) : x) * cache_.Key(j, d);
+        dot += static_cast<double>(case_.type == numbers::DType::kBf16 ? RoundBf16(x) : x) *
+               cache_.Key(j, d);
       }
       const double cap = static_cast<double>(case_.soft_cap);
       scores.push_back(cap > 0 ? cap * std::tanh(dot / cap) : dot);
@@ -232,19 +229,20 @@ class Sequence {
   }
 
  private:
-  const cpu::Kernels* kernels_;
+  const Kernels* kernels_;
   Case case_;
   Cache cache_;
   std::vector<float> q_, k_, v_;
   float scale_;
 };
 
-constexpr DType kTypes[] = {DType::kF32, DType::kBf16, DType::kF16, DType::kI8};
+constexpr numbers::DType kTypes[] = {numbers::DType::kF32, numbers::DType::kBf16,
+                                     numbers::DType::kF16, numbers::DType::kI8};
 
 class PagedAttention : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const auto kernels = cpu::ChooseKernels(GetParam());
+    const auto kernels = ChooseKernels(GetParam());
     ASSERT_TRUE(kernels.ok());
     kernels_ = *kernels;
   }
@@ -254,13 +252,13 @@ class PagedAttention : public testing::TestWithParam<std::string> {
   struct Bounds {
     double stored, result;
   };
-  static Bounds BoundsOf(DType type) {
+  static Bounds BoundsOf(numbers::DType type) {
     switch (type) {
-      case DType::kF32:
+      case numbers::DType::kF32:
         return {0, 4e-6};
-      case DType::kF16:
+      case numbers::DType::kF16:
         return {5e-4, 4e-6};
-      case DType::kI8:
+      case numbers::DType::kI8:
         return {4e-3, 4e-6};
       default:
         return {4e-3, 8e-3};
@@ -288,11 +286,11 @@ class PagedAttention : public testing::TestWithParam<std::string> {
     }
   }
 
-  const cpu::Kernels* kernels_ = nullptr;
+  const Kernels* kernels_ = nullptr;
 };
 
 TEST_P(PagedAttention, AgreesWithDoublePrecision) {
-  for (DType type : kTypes) {
+  for (numbers::DType type : kTypes) {
     for (size_t head_size : {2, 8, 10, 16, 34, 64, 80, 96, 128, 256}) {
       ExpectExact({type, head_size, 2, 70});
     }
@@ -304,7 +302,7 @@ TEST_P(PagedAttention, AgreesWithDoublePrecision) {
 }
 
 TEST_P(PagedAttention, WindowsAndSoftCaps) {
-  for (DType type : kTypes) {
+  for (numbers::DType type : kTypes) {
     for (int32_t window : {1, 5, 32, 33, 100, 256, 300}) {
       ExpectExact({type, 16, 2, 2 * kKvChunk + 40, 0, window});
     }
@@ -316,7 +314,7 @@ TEST_P(PagedAttention, WindowsAndSoftCaps) {
 // The bits of a row and head, computed with none, some or all of the others; before and after the
 // tokens that follow it are in the cache.
 TEST_P(PagedAttention, BitsDoNotDependOnTheSplit) {
-  for (DType type : kTypes) {
+  for (numbers::DType type : kTypes) {
     for (const Case& c : {Case{type, 8, 3, 90}, Case{type, 64, 4, kKvChunk + 70, 0, 0},
                           Case{type, 80, 1, 70, 3.0f, 20}, Case{type, 96, 16, 40, 0, 33},
                           Case{type, 128, 8, 66}, Case{type, 256, 2, 40}}) {
@@ -367,8 +365,8 @@ TEST_P(PagedAttention, BitsDoNotDependOnTheSplit) {
 
 // A value that is not finite reaches every line that sees it and none of the earlier blocks'.
 TEST_P(PagedAttention, NanGoesThrough) {
-  for (DType type : kTypes) {
-    SCOPED_TRACE(DTypeName(type));
+  for (numbers::DType type : kTypes) {
+    SCOPED_TRACE(numbers::DTypeName(type));
     const Case c = {type, 16, 2, 100};
     Sequence sequence(kernels_, c);
     sequence.v()[40 * sequence.KvStride() + 3] = std::numeric_limits<float>::quiet_NaN();
@@ -392,7 +390,7 @@ TEST_P(PagedAttention, NormsAndRotations) {
       const std::vector<float> sin = NormalFloats((first + rows) * size / 2, 4, 0, 1);
       for (const bool norm : {false, true}) {
         std::vector<float> y = x;
-        cpu::HeadTask task;
+        HeadTask task;
         task.x = y.data();
         task.stride = stride;
         task.rows = rows;
@@ -459,7 +457,7 @@ TEST_P(PagedAttention, RmsNorms) {
 
 INSTANTIATE_TEST_SUITE_P(Isa, PagedAttention, testing::ValuesIn([] {
                            std::vector<std::string> names;
-                           for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
+                           for (const Kernels* kernels : SupportedKernels()) {
                              names.push_back(kernels->name);
                            }
                            return names;
@@ -467,4 +465,4 @@ INSTANTIATE_TEST_SUITE_P(Isa, PagedAttention, testing::ValuesIn([] {
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cpu

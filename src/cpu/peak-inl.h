@@ -24,9 +24,9 @@ double PeakOf(size_t steps, size_t word_values) {
   return 2.0 * static_cast<double>(steps * kTileRows * kPanel * word_values) / Dot::kPhases;
 }
 
-double Peak(DType dtype, size_t steps) {
+double Peak(numbers::DType dtype, size_t steps) {
   const size_t values = WordValues(dtype);
-  if (dtype == DType::kF32) return PeakOf<DotF32>(steps, values);
-  if (dtype == DType::kBf16) return PeakOf<DotBf16>(steps, values);
+  if (dtype == numbers::DType::kF32) return PeakOf<DotF32>(steps, values);
+  if (dtype == numbers::DType::kBf16) return PeakOf<DotBf16>(steps, values);
   return PeakOf<DotInt8>(steps, values);
 }

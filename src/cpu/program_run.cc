@@ -11,12 +11,12 @@
 namespace penstock::cpu {
 namespace {
 
-size_t MostTokenWidth(std::span<const Program* const> programs) {
+size_t MostTokenWidth(std::span<const program::Program* const> programs) {
   size_t most = 1;
-  for (const Program* program : programs) {
+  for (const program::Program* program : programs) {
     size_t width = 0;
-    for (const Value& value : program->values) {
-      if (value.rows == Rows::kTokens) width += static_cast<size_t>(value.width);
+    for (const program::Value& value : program->values) {
+      if (value.rows == program::Rows::kTokens) width += static_cast<size_t>(value.width);
     }
     most = std::max(most, width);
   }
@@ -25,17 +25,17 @@ size_t MostTokenWidth(std::span<const Program* const> programs) {
 
 }  // namespace
 
-CpuProgramRun::CpuProgramRun(CpuDevice* device, std::span<const Program* const> programs)
+CpuProgramRun::CpuProgramRun(CpuDevice* device, std::span<const program::Program* const> programs)
     : device_(device),
       plan_(device->workers(), MostTokenWidth(programs) * sizeof(float), CacheBytes()),
       workers_(device->workers()) {
-  for (const Program* program : programs) {
+  for (const program::Program* program : programs) {
     const PreparedProgram& prepared = programs_.emplace_back(*program);
     token_width_ = std::max(token_width_, prepared.token_width);
     sequence_width_ = std::max(sequence_width_, prepared.sequence_width);
     max_length_ = std::max(max_length_, static_cast<size_t>(program->max_length));
-    for (const Op& op : program->ops) {
-      const AttentionOp* attention = std::get_if<AttentionOp>(&op);
+    for (const program::Op& op : program->ops) {
+      const program::AttentionOp* attention = std::get_if<program::AttentionOp>(&op);
       if (attention == nullptr) continue;
       head_size_ = std::max(head_size_, static_cast<size_t>(attention->shape.head_size));
     }
@@ -57,9 +57,9 @@ void CpuProgramRun::ReserveLocked(size_t tokens, size_t sequences) {
   plan_.Reserve(sequences);
   if (tokens <= token_capacity_ && sequences <= sequence_capacity_) return;
   try {
-    if (tokens > token_capacity_) ReserveTokens(RoundUp(tokens, TokenRows::kStep));
+    if (tokens > token_capacity_) ReserveTokens(penstock::RoundUp(tokens, TokenRows::kStep));
     if (sequences > sequence_capacity_) {
-      const size_t rows = RoundUp(sequences, kSequenceStep);
+      const size_t rows = penstock::RoundUp(sequences, kSequenceStep);
       sequence_capacity_ = 0;
       sequence_values_.reset();
       if (sequence_width_ > 0) {
@@ -98,7 +98,7 @@ uint64_t CpuProgramRun::BytesFor(size_t tokens, size_t sequences) const {
   return TokenRows::BytesFor(tokens, token_width_) +
          workers_.size() * TokenRows::BytesFor(GroupTokens(tokens), token_width_) +
          (workers_.size() + 1) * scratch +
-         RoundUp(sequences, kSequenceStep) * sequence_width_ * sizeof(float);
+         penstock::RoundUp(sequences, kSequenceStep) * sequence_width_ * sizeof(float);
 }
 
 uint64_t CpuProgramRun::Release() {
@@ -130,9 +130,10 @@ uint64_t CpuProgramRun::HeldBytes() const {
   return held_bytes_.load(std::memory_order_relaxed) + device_->ScratchBytes();
 }
 
-Status CpuProgramRun::Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) {
+Status CpuProgramRun::Run(size_t index, const program::PackedBatch& batch,
+                          std::span<float* const> sinks) {
   const PreparedProgram& prepared = programs_[index];
-  PENSTOCK_RETURN_IF_ERROR(CheckBatch(*prepared.program, batch, sinks));
+  PENSTOCK_RETURN_IF_ERROR(program::CheckBatch(*prepared.program, batch, sinks));
   try {
     const WaitingLock lock(&device_->mutex);
     ReserveLocked(batch.tokens(), batch.sequences());
@@ -143,12 +144,12 @@ Status CpuProgramRun::Run(size_t index, const PackedBatch& batch, std::span<floa
   }
 }
 
-void CpuProgramRun::RunLocked(const PreparedProgram& prepared, const PackedBatch& batch,
+void CpuProgramRun::RunLocked(const PreparedProgram& prepared, const program::PackedBatch& batch,
                               std::span<float* const> sinks) {
-  const Program& program = *prepared.program;
+  const program::Program& program = *prepared.program;
   float* const sequence_values = sequence_values_ == nullptr ? nullptr : sequence_values_->data();
   Interpreter all(prepared, &device_->ops, batch, &whole_, sequence_values, sequence_capacity_, 0);
-  const bool tokens_wanted = program.values[program.result].rows == Rows::kTokens;
+  const bool tokens_wanted = program.values[program.result].rows == program::Rows::kTokens;
   if (plan_.Make(batch)) {
     device_->RunPieces(plan_.groups().size(), [&](size_t group, CpuOps* ops, size_t worker) {
       RunGroup(prepared, batch, sinks, plan_.groups()[group], ops, &workers_[worker]);
@@ -167,7 +168,7 @@ void CpuProgramRun::RunLocked(const PreparedProgram& prepared, const PackedBatch
   }
 }
 
-void CpuProgramRun::RunGroup(const PreparedProgram& prepared, const PackedBatch& batch,
+void CpuProgramRun::RunGroup(const PreparedProgram& prepared, const program::PackedBatch& batch,
                              std::span<float* const> sinks, const GroupPlan::Group& group,
                              CpuOps* ops, Worker* worker) {
   const int32_t first = batch.offsets[group.begin];
@@ -176,7 +177,7 @@ void CpuProgramRun::RunGroup(const PreparedProgram& prepared, const PackedBatch&
     worker->offsets.push_back(batch.offsets[s] - first);
   }
   const size_t token = static_cast<size_t>(first);
-  PackedBatch part;
+  program::PackedBatch part;
   part.ids = batch.ids.subspan(token, group.tokens);
   if (!batch.type_ids.empty()) part.type_ids = batch.type_ids.subspan(token, group.tokens);
   part.offsets = worker->offsets;
@@ -191,8 +192,8 @@ void CpuProgramRun::RunGroup(const PreparedProgram& prepared, const PackedBatch&
                           sequence_values_ == nullptr ? nullptr : sequence_values_->data(),
                           sequence_capacity_, group.begin);
   interpreter.Run(0, prepared.token_ops);
-  const ValueId result = prepared.program->result;
-  if (prepared.program->values[result].rows == Rows::kSequences) return;
+  const program::ValueId result = prepared.program->result;
+  if (prepared.program->values[result].rows == program::Rows::kSequences) return;
   const size_t width = interpreter.Width(result);
   for (size_t s = 0; s < part.sequences(); ++s) {
     std::memcpy(sinks[group.begin + s],

@@ -28,19 +28,20 @@
 
 namespace penstock::cpu {
 
-class CpuProgramRun final : public ProgramRun {
+class CpuProgramRun final : public program::ProgramRun {
  public:
   static constexpr size_t kSequenceStep = 16;
 
   // Device and programs must outlive this.
-  CpuProgramRun(CpuDevice* device, std::span<const Program* const> programs);
+  CpuProgramRun(CpuDevice* device, std::span<const program::Program* const> programs);
   ~CpuProgramRun() override { Release(); }
 
   Status Reserve(size_t tokens, size_t sequences) override;
   uint64_t BytesFor(size_t tokens, size_t sequences) const override;
   uint64_t HeldBytes() const override;
   uint64_t Release() override;
-  Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) override;
+  Status Run(size_t index, const program::PackedBatch& batch,
+             std::span<float* const> sinks) override;
 
  private:
   struct Worker {
@@ -55,9 +56,9 @@ class CpuProgramRun final : public ProgramRun {
   // Most tokens of a group in a batch of that many.
   size_t GroupTokens(size_t tokens) const;
   void CountHeld();
-  void RunLocked(const PreparedProgram& prepared, const PackedBatch& batch,
+  void RunLocked(const PreparedProgram& prepared, const program::PackedBatch& batch,
                  std::span<float* const> sinks);
-  void RunGroup(const PreparedProgram& prepared, const PackedBatch& batch,
+  void RunGroup(const PreparedProgram& prepared, const program::PackedBatch& batch,
                 std::span<float* const> sinks, const GroupPlan::Group& group, CpuOps* ops,
                 Worker* worker);
 

@@ -7,7 +7,7 @@
 #include "cpu/cpu_backend.h"
 #include "cpu/test_util.h"
 
-namespace penstock {
+namespace penstock::cpu {
 namespace {
 
 constexpr int32_t kHidden = 48;
@@ -19,66 +19,69 @@ std::vector<float> Random(size_t n, unsigned seed) { return NormalFloats(n, seed
 // Half a model: hidden states in, a layer, then rows of tokens or the mean of each sequence.
 class Layer {
  public:
-  explicit Layer(Backend* backend) {
+  explicit Layer(program::Backend* backend) {
     qkv_ = Pack(backend, 3 * kHidden, kHidden, 1);
     out_ = Pack(backend, kHidden, kHidden, 2);
     ff_in_ = Pack(backend, kInner, kHidden, 3);
     ff_out_ = Pack(backend, kHidden, kInner, 4);
     dense_ = Pack(backend, 5, 2 * kHidden, 5);
     const std::vector<float> gamma = Random(kHidden, 6);
-    gamma_ = backend->Keep(ViewOf(gamma, kHidden));
+    gamma_ = backend->Keep(program::ViewOf(gamma, kHidden));
     for (const bool pooled : {false, true}) programs_.push_back(Make(pooled));
-    for (const Program& program : programs_) {
-      EXPECT_TRUE(CheckProgram(program).ok()) << CheckProgram(program).ToString();
+    for (const program::Program& program : programs_) {
+      EXPECT_TRUE(program::CheckProgram(program).ok()) << program::CheckProgram(program).ToString();
     }
   }
-  std::vector<const Program*> programs() const { return {&programs_[0], &programs_[1]}; }
+  std::vector<const program::Program*> programs() const { return {&programs_[0], &programs_[1]}; }
   static size_t Width(size_t program) { return program == 0 ? kHidden : 5; }
 
  private:
-  static std::unique_ptr<PackedLinear> Pack(Backend* backend, int32_t out, int32_t in,
-                                            unsigned seed) {
+  static std::unique_ptr<program::PackedLinear> Pack(program::Backend* backend, int32_t out,
+                                                     int32_t in, unsigned seed) {
     const std::vector<float> weight =
         Random(static_cast<size_t>(out) * static_cast<size_t>(in), seed);
-    const LinearRows rows = {ViewOf(weight, in), {}};
+    const program::LinearRows rows = {program::ViewOf(weight, in), {}};
     return *backend->Pack(std::span(&rows, 1), {});
   }
 
-  Program Make(bool pooled) const {
-    Program program;
+  program::Program Make(bool pooled) const {
+    program::Program program;
     program.max_length = kLength;
-    const ValueId x = program.AddValue(Rows::kTokens, kHidden);
-    const ValueId qkv = program.AddValue(Rows::kTokens, 3 * kHidden);
-    const ValueId context = program.AddValue(Rows::kTokens, kHidden);
-    const Norm norm = {gamma_.get(), nullptr, 1e-5f};
-    AttentionShape shape;
+    const program::ValueId x = program.AddValue(program::Rows::kTokens, kHidden);
+    const program::ValueId qkv = program.AddValue(program::Rows::kTokens, 3 * kHidden);
+    const program::ValueId context = program.AddValue(program::Rows::kTokens, kHidden);
+    const program::Norm norm = {gamma_.get(), nullptr, 1e-5f};
+    program::AttentionShape shape;
     shape.heads = shape.kv_heads = 3;
     shape.head_size = kHidden / 3;
-    const Residual residual = {.value = x, .after = norm};
-    program.ops = {InputOp{x}, LinearOp{.x = x, .weight = qkv_.get(), .y = qkv},
-                   AttentionOp{.x = qkv, .shape = shape, .y = context},
-                   LinearOp{.x = context, .weight = out_.get(), .residual = residual, .y = x},
-                   FeedForwardOp{.x = x,
-                                 .in = ff_in_.get(),
-                                 .activation = Activation::kRelu,
-                                 .out = ff_out_.get(),
-                                 .residual = residual,
-                                 .y = x}};
+    const program::Residual residual = {.value = x, .after = norm};
+    program.ops = {
+        program::InputOp{x}, program::LinearOp{.x = x, .weight = qkv_.get(), .y = qkv},
+        program::AttentionOp{.x = qkv, .shape = shape, .y = context},
+        program::LinearOp{.x = context, .weight = out_.get(), .residual = residual, .y = x},
+        program::FeedForwardOp{.x = x,
+                               .in = ff_in_.get(),
+                               .activation = program::Activation::kRelu,
+                               .out = ff_out_.get(),
+                               .residual = residual,
+                               .y = x}};
     program.result = x;
     if (pooled) {
-      const ValueId both = program.AddValue(Rows::kSequences, 2 * kHidden);
-      program.result = program.AddValue(Rows::kSequences, 5);
-      program.ops.push_back(PoolOp{x, Pooling::kMean, 0, both});
-      program.ops.push_back(PoolOp{x, Pooling::kMax, kHidden, both});
-      program.ops.push_back(LinearOp{
-          .x = both, .weight = dense_.get(), .activation = Activation::kTanh, .y = program.result});
+      const program::ValueId both = program.AddValue(program::Rows::kSequences, 2 * kHidden);
+      program.result = program.AddValue(program::Rows::kSequences, 5);
+      program.ops.push_back(program::PoolOp{x, program::Pooling::kMean, 0, both});
+      program.ops.push_back(program::PoolOp{x, program::Pooling::kMax, kHidden, both});
+      program.ops.push_back(program::LinearOp{.x = both,
+                                              .weight = dense_.get(),
+                                              .activation = program::Activation::kTanh,
+                                              .y = program.result});
     }
     return program;
   }
 
-  std::unique_ptr<PackedLinear> qkv_, out_, ff_in_, ff_out_, dense_;
-  std::unique_ptr<Table> gamma_;
-  std::vector<Program> programs_;
+  std::unique_ptr<program::PackedLinear> qkv_, out_, ff_in_, ff_out_, dense_;
+  std::unique_ptr<program::Table> gamma_;
+  std::vector<program::Program> programs_;
 };
 
 struct Batch {
@@ -87,8 +90,8 @@ struct Batch {
     ids.resize(static_cast<size_t>(offsets.back()));
     input = Random(ids.size() * kHidden, 9);
   }
-  PackedBatch view() const { return {.ids = ids, .offsets = offsets, .input = input}; }
-  PackedBatch one(size_t s) {
+  program::PackedBatch view() const { return {.ids = ids, .offsets = offsets, .input = input}; }
+  program::PackedBatch one(size_t s) {
     alone = {0, offsets[s + 1] - offsets[s]};
     const auto first = static_cast<size_t>(offsets[s]), count = static_cast<size_t>(alone[1]);
     return {.ids = std::span(ids).subspan(first, count),
@@ -100,7 +103,8 @@ struct Batch {
 };
 
 // The result of a program, with every sequence's rows in their place.
-std::vector<float> RunProgram(ProgramRun* run, size_t program, const PackedBatch& batch) {
+std::vector<float> RunProgram(program::ProgramRun* run, size_t program,
+                              const program::PackedBatch& batch) {
   const size_t width = Layer::Width(program);
   std::vector<float> out((program == 0 ? batch.tokens() : batch.sequences()) * width);
   std::vector<float*> sinks;
@@ -120,9 +124,9 @@ class Programs : public testing::TestWithParam<int> {
     layer_ = std::make_unique<Layer>(backend_.get());
     run_ = *backend_->Prepare(layer_->programs());
   }
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<program::Backend> backend_;
   std::unique_ptr<Layer> layer_;
-  std::unique_ptr<ProgramRun> run_;
+  std::unique_ptr<program::ProgramRun> run_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Threads, Programs, testing::Values(1, 2, 3, 5));
@@ -170,7 +174,7 @@ TEST_P(Programs, RefuseABatchTheyCannotRun) {
   EXPECT_EQ(run_->Run(1, batch.view(), sinks).code(), StatusCode::kInvalidArgument);
   const Batch good({2, 3});
   EXPECT_EQ(run_->Run(1, good.view(), std::span(sinks).first(1)).field(), "out");
-  PackedBatch without_input = good.view();
+  program::PackedBatch without_input = good.view();
   without_input.input = {};
   EXPECT_EQ(run_->Run(1, without_input, sinks).field(), "inputs");
   EXPECT_EQ(run_->HeldBytes(), 0u);
@@ -179,4 +183,4 @@ TEST_P(Programs, RefuseABatchTheyCannotRun) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cpu

@@ -82,27 +82,27 @@ void EmbedTokens(const EmbedTask& task, size_t begin, size_t end, float* x) {
 }
 
 // Weights of the weighted mean are 1, 2, 3, ... by position in the sequence, skipped rows counted.
-void PoolRows(const float* x, size_t skip, size_t tokens, size_t width, Pooling pooling,
+void PoolRows(const float* x, size_t skip, size_t tokens, size_t width, program::Pooling pooling,
               float* out) {
-  if (pooling == Pooling::kCls || pooling == Pooling::kLastToken) {
-    const float* row = x + (pooling == Pooling::kCls ? skip : tokens - 1) * width;
+  if (pooling == program::Pooling::kCls || pooling == program::Pooling::kLastToken) {
+    const float* row = x + (pooling == program::Pooling::kCls ? skip : tokens - 1) * width;
     ForVectors(width, [&](size_t i, size_t n) { StoreN(out + i, LoadN(row + i, n), n); });
     return;
   }
   const float count = static_cast<float>(tokens - skip);
   float scale = 1;
-  if (pooling == Pooling::kMean) scale = 1.0f / count;
-  if (pooling == Pooling::kMeanSqrtLen) scale = 1.0f / __builtin_sqrtf(count);
-  if (pooling == Pooling::kWeightedMean) {
+  if (pooling == program::Pooling::kMean) scale = 1.0f / count;
+  if (pooling == program::Pooling::kMeanSqrtLen) scale = 1.0f / __builtin_sqrtf(count);
+  if (pooling == program::Pooling::kWeightedMean) {
     scale = 2.0f / (count * static_cast<float>(skip + 1 + tokens));
   }
-  const bool weighted = pooling == Pooling::kWeightedMean;
+  const bool weighted = pooling == program::Pooling::kWeightedMean;
   ForVectors(width, [&](size_t i, size_t n) {
     Vec v = LoadN(x + skip * width + i, n);
     if (weighted) v = Simd::Mul(v, Simd::Set(static_cast<float>(skip + 1)));
     for (size_t t = skip + 1; t < tokens; ++t) {
       const Vec row = LoadN(x + t * width + i, n);
-      if (pooling == Pooling::kMax) {
+      if (pooling == program::Pooling::kMax) {
         v = Simd::Max(v, row);
       } else if (weighted) {
         v = Simd::Fma(row, Simd::Set(static_cast<float>(t + 1)), v);
@@ -110,6 +110,6 @@ void PoolRows(const float* x, size_t skip, size_t tokens, size_t width, Pooling 
         v = Simd::Add(v, row);
       }
     }
-    StoreN(out + i, pooling == Pooling::kMax ? v : Simd::Mul(v, Simd::Set(scale)), n);
+    StoreN(out + i, pooling == program::Pooling::kMax ? v : Simd::Mul(v, Simd::Set(scale)), n);
   });
 }

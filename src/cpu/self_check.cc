@@ -62,11 +62,13 @@ class Runner {
   };
 
   std::vector<Result> RunAll() {
-    for (DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
-      for (size_t in : {1, 7, 64, 1500}) Gemm(29, in, 77, Activation::kNone, dtype);
+    for (numbers::DType dtype :
+         {numbers::DType::kF32, numbers::DType::kBf16, numbers::DType::kI8}) {
+      for (size_t in : {1, 7, 64, 1500}) Gemm(29, in, 77, program::Activation::kNone, dtype);
     }
-    for (Activation activation : {Activation::kGelu, Activation::kGeluTanh, Activation::kRelu,
-                                  Activation::kSilu, Activation::kTanh}) {
+    for (program::Activation activation :
+         {program::Activation::kGelu, program::Activation::kGeluTanh, program::Activation::kRelu,
+          program::Activation::kSilu, program::Activation::kTanh}) {
       Gemm(5, 33, 50, activation);
     }
     for (size_t width : {1, 15, 64, 387}) {
@@ -75,9 +77,10 @@ class Runner {
       Embeds(width);
     }
     Attentions();
-    for (DType stored : kStoredTypes) {
-      for (DType dtype : {DType::kI8, DType::kBf16, DType::kF32}) {
-        if (dtype == DType::kI8 && !IsBlockType(stored)) continue;
+    for (numbers::DType stored : numbers::kStoredTypes) {
+      for (numbers::DType dtype :
+           {numbers::DType::kI8, numbers::DType::kBf16, numbers::DType::kF32}) {
+        if (dtype == numbers::DType::kI8 && !numbers::IsBlockType(stored)) continue;
         for (size_t rows : {1, 3, 29}) Blocks(stored, dtype, rows);
       }
     }
@@ -89,14 +92,15 @@ class Runner {
     results_.push_back({std::move(kernel), std::move(values), error_max});
   }
 
-  void Gemm(size_t rows, size_t in, size_t out, Activation activation = Activation::kNone,
-            DType dtype = DType::kF32) {
+  void Gemm(size_t rows, size_t in, size_t out,
+            program::Activation activation = program::Activation::kNone,
+            numbers::DType dtype = numbers::DType::kF32) {
     const std::vector<float> x = inputs_.Make(rows * in);
     const std::vector<float> weight = inputs_.Make(out * in);
     const std::vector<float> shift = inputs_.Make(out);
-    const PanelLinear linear(
-        {ViewOf(weight, static_cast<int64_t>(in)), ViewOf(shift, static_cast<int64_t>(out))},
-        {dtype, {}}, static_cast<size_t>(kernels_.panel), &arena_);
+    const PanelLinear linear({program::ViewOf(weight, static_cast<int64_t>(in)),
+                              program::ViewOf(shift, static_cast<int64_t>(out))},
+                             {dtype, {}}, static_cast<size_t>(kernels_.panel), &arena_);
     AlignedBuffer memory(rows * PackedRowBytes(dtype, in) / sizeof(float), &arena_);
     const PackedRows packed(memory.data(), rows, linear);
     kernels_.pack_rows(packed.Pack(x.data(), in, rows, 0, in));
@@ -112,19 +116,19 @@ class Runner {
     kernels_.gemm(task);
     constexpr const char* kNames[] = {"", " gelu", " gelu_tanh", " relu", " silu", " tanh"};
     std::string name = "gemm";
-    if (dtype != DType::kF32) name += dtype == DType::kBf16 ? " bf16" : " int8";
+    if (dtype != numbers::DType::kF32) name += dtype == numbers::DType::kBf16 ? " bf16" : " int8";
     // A value halfway between two integers may go to either: one step of 1/255 in a product or two.
-    const double error_max = dtype == DType::kI8 ? 0.01 : Tolerance(in + 16);
+    const double error_max = dtype == numbers::DType::kI8 ? 0.01 : Tolerance(in + 16);
     Add(name + kNames[static_cast<int>(activation)] + " k=" + std::to_string(in), std::move(y),
         error_max);
   }
 
-  void Blocks(DType stored, DType dtype, size_t rows) {
+  void Blocks(numbers::DType stored, numbers::DType dtype, size_t rows) {
     const size_t in = 512, out = 77;
     const std::vector<float> x = inputs_.Make(rows * in);
     const std::vector<std::byte> blocks =
-        RandomBlocks(stored, out * in / BlockOf(stored).elements, kSeed);
-    const LinearRows weight = {{stored, out, in, blocks.data()}, {}};
+        numbers::RandomBlocks(stored, out * in / numbers::BlockOf(stored).elements, kSeed);
+    const program::LinearRows weight = {{stored, out, in, blocks.data()}, {}};
     ThreadPool pool(1, false);
     const auto linear = BlockLinear::Pack({&weight, 1}, {dtype, {}}, &kernels_, &pool, &arena_);
     PENSTOCK_CHECK(linear.ok());
@@ -140,9 +144,9 @@ class Runner {
     run.scratch = scratch.data();
     (*linear)->Run(run, 0, (*linear)->panels());
     // As in Gemm.
-    const double error_max = dtype == DType::kI8 ? 0.01 : Tolerance(in + 16);
-    std::string name = std::string("blocks ") + DTypeName(stored);
-    if (dtype != DType::kF32) name += dtype == DType::kBf16 ? " bf16" : " int8";
+    const double error_max = dtype == numbers::DType::kI8 ? 0.01 : Tolerance(in + 16);
+    std::string name = std::string("blocks ") + numbers::DTypeName(stored);
+    if (dtype != numbers::DType::kF32) name += dtype == numbers::DType::kBf16 ? " bf16" : " int8";
     Add(name + " rows=" + std::to_string(rows), std::move(y), error_max);
   }
 
@@ -163,8 +167,10 @@ class Runner {
   void Pools(size_t width) {
     const std::vector<float> x = inputs_.Make(9 * width);
     std::vector<float> all;
-    for (Pooling pooling : {Pooling::kCls, Pooling::kMean, Pooling::kMax, Pooling::kLastToken,
-                            Pooling::kMeanSqrtLen, Pooling::kWeightedMean}) {
+    for (program::Pooling pooling :
+         {program::Pooling::kCls, program::Pooling::kMean, program::Pooling::kMax,
+          program::Pooling::kLastToken, program::Pooling::kMeanSqrtLen,
+          program::Pooling::kWeightedMean}) {
       std::vector<float> y(width);
       kernels_.pool(x.data(), 2, 9, width, pooling, y.data());
       all.insert(all.end(), y.begin(), y.end());
@@ -193,7 +199,7 @@ class Runner {
   }
 
   void Attentions() {
-    for (DType dtype : {DType::kF32, DType::kBf16}) {
+    for (numbers::DType dtype : {numbers::DType::kF32, numbers::DType::kBf16}) {
       for (size_t length : {1, 13, 70, 1100}) {
         Attend("plain", dtype, length, 32, 0, false, false);
         Attend("rotary", dtype, length, 16, 0, true, false);
@@ -204,8 +210,8 @@ class Runner {
     }
   }
 
-  void Attend(const std::string& name, DType dtype, size_t length, size_t size, int32_t window,
-              bool rotary, bool relative) {
+  void Attend(const std::string& name, numbers::DType dtype, size_t length, size_t size,
+              int32_t window, bool rotary, bool relative) {
     const std::vector<float> qkv = inputs_.Make(length * 3 * size);
     const std::vector<float> cosines = inputs_.Make(length * size / 2);
     const std::vector<float> sines = inputs_.Make(length * size / 2);
@@ -239,7 +245,7 @@ class Runner {
     task.scratch = scratch.get();
     kernels_.attention(task);
     // A weight of softmax may round to either side in bf16.
-    const bool f32 = dtype == DType::kF32;
+    const bool f32 = dtype == numbers::DType::kF32;
     Add("attention " + std::string(f32 ? "" : "bf16 ") + name + " n=" + std::to_string(length),
         std::move(out), f32 ? Tolerance(length + 4 * size) : 4e-3);
   }
@@ -252,9 +258,9 @@ class Runner {
 
 }  // namespace
 
-std::vector<KernelDifference> CheckKernels() {
+std::vector<program::KernelDifference> CheckKernels() {
   const std::vector<Runner::Result> reference = Runner(*ScalarKernels()).RunAll();
-  std::vector<KernelDifference> checks;
+  std::vector<program::KernelDifference> checks;
   for (const Kernels* kernels : SupportedKernels()) {
     if (kernels == ScalarKernels()) continue;
     const std::vector<Runner::Result> results = Runner(*kernels).RunAll();

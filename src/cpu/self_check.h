@@ -9,6 +9,6 @@
 namespace penstock::cpu {
 
 // "avx512 gemm k=64", "avx2 attention rotary", ... beside the scalar ones.
-std::vector<KernelDifference> CheckKernels();
+std::vector<program::KernelDifference> CheckKernels();
 
 }  // namespace penstock::cpu

@@ -19,14 +19,15 @@ Status CheckCacheKinds(std::span<const CacheGroup> groups) {
   return Status::Ok();
 }
 
-Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const Program& program,
-                                                       const PrepareOptions& options) {
+Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device,
+                                                       const program::Program& program,
+                                                       const program::PrepareOptions& options) {
   const auto positive = [](int32_t count) { return count > 0; };
   if (options.rows <= 0 || options.picks <= 0 || options.blocks.empty() ||
       !std::ranges::all_of(options.blocks, positive)) {
     return Status::InvalidArgument("rows, picks and blocks must be positive");
   }
-  PENSTOCK_RETURN_IF_ERROR(CheckCacheKinds(CacheGroups(program)));
+  PENSTOCK_RETURN_IF_ERROR(CheckCacheKinds(program::CacheGroups(program)));
   std::unique_ptr<CpuStepRun> run(new CpuStepRun(device, program, options));
   for (const std::string& name : options.without) {
     const auto* const end = std::end(kCpuOptimisations);
@@ -48,7 +49,8 @@ Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device, const 
   return run;
 }
 
-CpuStepRun::CpuStepRun(CpuDevice* device, const Program& program, const PrepareOptions& options)
+CpuStepRun::CpuStepRun(CpuDevice* device, const program::Program& program,
+                       const program::PrepareOptions& options)
     : device_(device),
       shared_(device->kernels, device->workers(), device->pool.spins(), program, options,
               &device->work_arena) {
@@ -63,18 +65,18 @@ uint64_t CpuStepRun::HeldBytes() const {
   return bytes;
 }
 
-Status CpuStepRun::Run(size_t /*index*/, const PackedBatch& batch,
+Status CpuStepRun::Run(size_t /*index*/, const program::PackedBatch& batch,
                        std::span<float* const> /*sinks*/) {
   PENSTOCK_RETURN_IF_ERROR(
-      CheckCachedBatch(shared_.program, batch, shared_.options, shared_.groups));
+      program::CheckCachedBatch(shared_.program, batch, shared_.options, shared_.groups));
   const WaitingLock lock(&device_->mutex);
   shared_.Begin(batch);
   device_->pool.Gang([this](size_t thread) { workers_[thread]->Run(); });
   return Status::Ok();
 }
 
-std::vector<StageTime> CpuStepRun::TakeProfile() {
-  std::vector<StageTime> all;
+std::vector<program::StageTime> CpuStepRun::TakeProfile() {
+  std::vector<program::StageTime> all;
   for (const char* name : kStepStageNames) all.push_back({name, 0});
   for (const auto& worker : workers_) {
     const auto seconds = worker->TakeProfile();

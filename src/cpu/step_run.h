@@ -15,11 +15,12 @@ namespace penstock::cpu {
 // kUnsupported names a group of a kind that no operation of this backend reads.
 Status CheckCacheKinds(std::span<const CacheGroup> groups);
 
-class CpuStepRun final : public ProgramRun {
+class CpuStepRun final : public program::ProgramRun {
  public:
   // `program` has a cache, and passed CheckSupport. Errors: Backend::Prepare's.
-  static Expected<std::unique_ptr<CpuStepRun>> Make(CpuDevice* device, const Program& program,
-                                                    const PrepareOptions& options);
+  static Expected<std::unique_ptr<CpuStepRun>> Make(CpuDevice* device,
+                                                    const program::Program& program,
+                                                    const program::PrepareOptions& options);
 
   size_t parts_max() const override { return workers_.size(); }
   void PlaceCaller() const override { device_->pool.PlaceCaller(); }
@@ -35,13 +36,15 @@ class CpuStepRun final : public ProgramRun {
     return from.heads == 0 ? 0 : from.pages.Release(blocks);
   }
   uint64_t HeldBytes() const override;
-  Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) override;
-  std::vector<StageTime> TakeProfile() override;
-  FoundLogits Found(size_t pick) const override { return shared_.found.Of(pick); }
+  Status Run(size_t index, const program::PackedBatch& batch,
+             std::span<float* const> sinks) override;
+  std::vector<program::StageTime> TakeProfile() override;
+  program::FoundLogits Found(size_t pick) const override { return shared_.found.Of(pick); }
   Expected<std::span<const float>> Rows(size_t first, size_t count) override;
 
  private:
-  CpuStepRun(CpuDevice* device, const Program& program, const PrepareOptions& options);
+  CpuStepRun(CpuDevice* device, const program::Program& program,
+             const program::PrepareOptions& options);
 
   CpuDevice* const device_;
   StepShared shared_;

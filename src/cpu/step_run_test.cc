@@ -19,16 +19,18 @@ namespace {
 TEST(StepRun, LogitsAreThoseOfAPlainModelInDoublePrecision) {
   for (const TinyShape& shape : Shapes()) {
     if (shape.heads * shape.head_size % 2 != 0) continue;
-    const TinyWeights weights(shape, DType::kF32, 1);
+    const TinyWeights weights(shape, numbers::DType::kF32, 1);
     const std::vector<int32_t> ids = RandomIds(shape, 80, 2);
     const Rows64 want = PlainLogits(weights, ids);
     for (const std::string& isa : UsableIsas()) {
-      TinyDecoder decoder(weights, DType::kF32, isa, 2);
+      TinyDecoder decoder(weights, numbers::DType::kF32, isa, 2);
       EXPECT_TRUE(
-          Near(RunInSteps(decoder.NewRun(DType::kF32, 64).get(), shape, ids, {50, 1}), want, 2e-5))
+          Near(RunInSteps(decoder.NewRun(numbers::DType::kF32, 64).get(), shape, ids, {50, 1}),
+               want, 2e-5))
           << isa;
       EXPECT_TRUE(
-          Near(RunInSteps(decoder.NewRun(DType::kBf16, 64).get(), shape, ids, {50, 1}), want, 2e-2))
+          Near(RunInSteps(decoder.NewRun(numbers::DType::kBf16, 64).get(), shape, ids, {50, 1}),
+               want, 2e-2))
           << isa;
     }
   }
@@ -41,10 +43,10 @@ TEST(StepRun, StatesOfAttentionInBothDirections) {
     shape.causal = false;
     shape.states = true;
     shape.window = window;
-    const TinyWeights weights(shape, DType::kF32, 1);
+    const TinyWeights weights(shape, numbers::DType::kF32, 1);
     for (const std::string& isa : UsableIsas()) {
-      TinyDecoder decoder(weights, DType::kF32, isa, 2);
-      auto run = decoder.NewRun(DType::kF32, 600);
+      TinyDecoder decoder(weights, numbers::DType::kF32, isa, 2);
+      auto run = decoder.NewRun(numbers::DType::kF32, 600);
       for (const size_t length : {1u, 2u, 80u, 600u}) {
         const std::vector<int32_t> ids = RandomIds(shape, length, 2);
         EXPECT_TRUE(
@@ -60,11 +62,11 @@ TEST(StepRun, StatesOfPickedRows) {
     TinyShape shape;
     shape.causal = causal;
     shape.states = true;
-    const TinyWeights weights(shape, DType::kF32, 1);
-    TinyDecoder decoder(weights, DType::kF32, "", 2);
-    auto run = decoder.NewRun(DType::kF32, 256);
+    const TinyWeights weights(shape, numbers::DType::kF32, 1);
+    TinyDecoder decoder(weights, numbers::DType::kF32, "", 2);
+    auto run = decoder.NewRun(numbers::DType::kF32, 256);
     std::vector<std::vector<int32_t>> blocks;
-    std::vector<CachedSequence> sequences;
+    std::vector<program::CachedSequence> sequences;
     std::vector<int32_t> all, offsets = {0}, picked;
     for (int32_t s = 0; s < 5; ++s) {
       const auto length = static_cast<size_t>(1 + 17 * s);
@@ -91,36 +93,38 @@ TEST(StepRun, StatesOfPickedRows) {
 TEST(StepRun, BothDirectionsNeedWholeSequences) {
   TinyShape shape;
   shape.causal = false;
-  const TinyWeights weights(shape, DType::kF32, 1);
-  TinyDecoder decoder(weights, DType::kF32, "", 1);
+  const TinyWeights weights(shape, numbers::DType::kF32, 1);
+  TinyDecoder decoder(weights, numbers::DType::kF32, "", 1);
   const std::vector<int32_t> blocks = {0};
-  const SingleSequence sequence(1, 3, blocks);
+  const program::SingleSequence sequence(1, 3, blocks);
   const std::vector<int32_t> ids = {5};
-  const Status status = decoder.NewRun(DType::kF32, 8)->Run(sequence.Batch(ids, {}));
+  const Status status = decoder.NewRun(numbers::DType::kF32, 8)->Run(sequence.Batch(ids, {}));
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "sequences");
 }
 
 TEST(StepRun, BitsDoNotDependOnStepsOrThreads) {
   const std::vector<std::vector<size_t>> cuts = {{1}, {7, 2, 9}, {33, 1, 64}, {64}};
-  for (const DType stored : {DType::kF32, DType::kBf16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
-                             DType::kQ5_0, DType::kQ5_1, DType::kQ4K, DType::kQ5K, DType::kQ6K}) {
-    const DType mode = IsBlockType(stored) ? DType::kI8 : stored;
+  for (const numbers::DType stored :
+       {numbers::DType::kF32, numbers::DType::kBf16, numbers::DType::kQ8_0, numbers::DType::kQ4_0,
+        numbers::DType::kQ4_1, numbers::DType::kQ5_0, numbers::DType::kQ5_1, numbers::DType::kQ4K,
+        numbers::DType::kQ5K, numbers::DType::kQ6K}) {
+    const numbers::DType mode = numbers::IsBlockType(stored) ? numbers::DType::kI8 : stored;
     TinyShape shape;
     shape.window = 50;
     const TinyWeights weights(shape, stored, 3);
     const std::vector<int32_t> ids = RandomIds(shape, 100, 4);
     TinyDecoder first(weights, mode, "", 1);
     const std::vector<float> want =
-        RunInSteps(first.NewRun(DType::kBf16, 64).get(), shape, ids, {64});
+        RunInSteps(first.NewRun(numbers::DType::kBf16, 64).get(), shape, ids, {64});
     // More threads than processors wait for each other: that is slow, so not for every type.
-    const int most = stored == DType::kF32 || stored == DType::kQ6K ? 3 : 2;
+    const int most = stored == numbers::DType::kF32 || stored == numbers::DType::kQ6K ? 3 : 2;
     for (int threads = 1; threads <= most; ++threads) {
       TinyDecoder decoder(weights, mode, "", threads);
-      auto run = decoder.NewRun(DType::kBf16, 64);
+      auto run = decoder.NewRun(numbers::DType::kBf16, 64);
       for (const auto& cut : cuts) {
         EXPECT_TRUE(SameBits(RunInSteps(run.get(), shape, ids, cut), want))
-            << DTypeName(stored) << ", " << threads << " threads, steps of " << cut[0];
+            << numbers::DTypeName(stored) << ", " << threads << " threads, steps of " << cut[0];
       }
     }
   }
@@ -128,49 +132,51 @@ TEST(StepRun, BitsDoNotDependOnStepsOrThreads) {
 
 TEST(StepRun, BitsDoNotDependOnTheShapesOfAttention) {
   for (const TinyShape& shape : Shapes()) {
-    const TinyWeights weights(shape, DType::kF32, 5);
+    const TinyWeights weights(shape, numbers::DType::kF32, 5);
     const std::vector<int32_t> ids = RandomIds(shape, 600, 6);  // three chunks of keys
-    for (const DType cache : {DType::kF32, DType::kBf16, DType::kF16, DType::kI8}) {
-      TinyDecoder decoder(weights, DType::kF32, "", 2);
+    for (const numbers::DType cache :
+         {numbers::DType::kF32, numbers::DType::kBf16, numbers::DType::kF16, numbers::DType::kI8}) {
+      TinyDecoder decoder(weights, numbers::DType::kF32, "", 2);
       auto run = decoder.NewRun(cache, 64);
       const std::vector<float> want = RunInSteps(run.get(), shape, ids, {64});
       EXPECT_TRUE(
           SameBits(RunInSteps(run.get(), shape, ids, {64, 64, 64, 64, 64, 64, 64, 1}), want))
-          << DTypeName(cache) << " " << shape.head_size;
-      EXPECT_TRUE(SameBits(RunInSteps(run.get(), shape, ids, {29}), want)) << DTypeName(cache);
+          << numbers::DTypeName(cache) << " " << shape.head_size;
+      EXPECT_TRUE(SameBits(RunInSteps(run.get(), shape, ids, {29}), want))
+          << numbers::DTypeName(cache);
     }
   }
 }
 
 TEST(StepRun, BitsDoNotDependOnTuning) {
   TinyShape shape;
-  const TinyWeights weights(shape, DType::kQ4K, 5);
+  const TinyWeights weights(shape, numbers::DType::kQ4K, 5);
   const std::vector<int32_t> ids = RandomIds(shape, 530, 6);
-  TinyDecoder decoder(weights, DType::kI8, "", 2);
-  const std::vector<float> want = RunInSteps(decoder.NewRun(DType::kBf16, 64).get(), shape, ids,
-                                             {64, 64, 64, 64, 64, 64, 64, 64, 1});
-  const auto seconds = [](ProgramRun* run, std::string_view stage) {
+  TinyDecoder decoder(weights, numbers::DType::kI8, "", 2);
+  const std::vector<float> want = RunInSteps(decoder.NewRun(numbers::DType::kBf16, 64).get(), shape,
+                                             ids, {64, 64, 64, 64, 64, 64, 64, 64, 1});
+  const auto seconds = [](program::ProgramRun* run, std::string_view stage) {
     double sum = 0;
     for (const auto& [name, s] : run->TakeProfile()) sum += name == stage ? s : 0;
     return sum;
   };
   ASSERT_EQ(decoder.optimisations().size(), 3u);
   for (const char* const off : decoder.optimisations()) {
-    auto run = decoder.NewRun(DType::kBf16, 64, 256, {off});
+    auto run = decoder.NewRun(numbers::DType::kBf16, 64, 256, {off});
     EXPECT_TRUE(
         SameBits(RunInSteps(run.get(), shape, ids, {64, 64, 64, 64, 64, 64, 64, 64, 1}), want));
     EXPECT_GT(seconds(run.get(), "attend"), 0);
     EXPECT_EQ(seconds(run.get(), "attend"), 0);
   }
-  EXPECT_EQ(decoder.TryRun(DType::kBf16, 64, {"luck"}).status().code(),
+  EXPECT_EQ(decoder.TryRun(numbers::DType::kBf16, 64, {"luck"}).status().code(),
             StatusCode::kInvalidArgument);
 }
 
 TEST(StepRun, BitsDoNotDependOnCompany) {
   TinyShape shape;
-  const TinyWeights weights(shape, DType::kQ8_0, 7);
-  TinyDecoder decoder(weights, DType::kI8, "", 2);
-  auto run = decoder.NewRun(DType::kBf16, 64, 64);
+  const TinyWeights weights(shape, numbers::DType::kQ8_0, 7);
+  TinyDecoder decoder(weights, numbers::DType::kI8, "", 2);
+  auto run = decoder.NewRun(numbers::DType::kBf16, 64, 64);
   // Three texts that go through the same steps, each at another place.
   const size_t lengths[] = {5, 40, 21};
   std::vector<std::vector<int32_t>> texts;
@@ -183,7 +189,7 @@ TEST(StepRun, BitsDoNotDependOnCompany) {
   std::vector<int32_t> past(3, 0);
   for (int step = 0; step < 4; ++step) {
     std::vector<int32_t> ids, offsets = {0}, picked;
-    std::vector<CachedSequence> sequences;
+    std::vector<program::CachedSequence> sequences;
     for (size_t i = 0; i < 3; ++i) {
       const auto rows = step == 0 ? static_cast<int32_t>(lengths[i]) : 1;
       const auto begin = texts[i].begin() + past[i];
@@ -214,34 +220,37 @@ TEST(StepRun, BitsDoNotDependOnCompany) {
 TEST(StepRun, FindsTheBestAndTheSumsOfPicks) {
   TinyShape shape;
   shape.vocabulary = 5003;
-  const TinyWeights weights(shape, DType::kQ4_0, 11);
-  TinyDecoder decoder(weights, DType::kI8, "", 2);
-  auto run = decoder.NewRun(DType::kBf16, 16);
+  const TinyWeights weights(shape, numbers::DType::kQ4_0, 11);
+  TinyDecoder decoder(weights, numbers::DType::kI8, "", 2);
+  auto run = decoder.NewRun(numbers::DType::kBf16, 16);
   const std::vector<int32_t> ids = RandomIds(shape, 16, 12), picked = {0, 7, 15}, blocks = {0};
-  const SingleSequence sequence(16, 0, blocks);
-  const PickWant wants[] = {PickWant::kBestAndSums, PickWant::kRow, PickWant::kBest};
+  const program::SingleSequence sequence(16, 0, blocks);
+  const program::PickWant wants[] = {program::PickWant::kBestAndSums, program::PickWant::kRow,
+                                     program::PickWant::kBest};
   ASSERT_TRUE(run->Run(sequence.Batch(ids, picked, wants)).ok());
   EXPECT_TRUE(run->Found(1).parts.empty());
   for (const size_t pick : {size_t{0}, size_t{2}}) {
     const std::span<const float> row = *run->Row(pick);
-    std::vector<LogitBlock> sums(LogitBlocks(row.size()));
-    LogitScan scan;
-    scan.Reset(kCandidatesMax, true);
+    std::vector<sample::LogitBlock> sums(sample::LogitBlocks(row.size()));
+    sample::LogitScan scan;
+    scan.Reset(sample::kCandidatesMax, true);
     scan.Add(row, 0, sums.data());
-    const LogitPart want = scan.Part();
-    const FoundLogits found = run->Found(pick);
+    const sample::LogitPart want = scan.Part();
+    const program::FoundLogits found = run->Found(pick);
     ASSERT_EQ(found.parts.size(), run->parts_max());
-    std::vector<Candidate> best;
-    for (const LogitPart& part : found.parts) {
+    std::vector<sample::Candidate> best;
+    for (const sample::LogitPart& part : found.parts) {
       EXPECT_TRUE(part.bad_id == -1 && part.dropped);
       best.insert(best.end(), part.best.begin(), part.best.end());
     }
-    std::sort(best.begin(), best.end(), Before);
+    std::sort(best.begin(), best.end(), sample::Before);
     best.resize(want.best.size());
-    EXPECT_EQ(std::memcmp(best.data(), want.best.data(), best.size() * sizeof(Candidate)), 0);
-    if (wants[pick] == PickWant::kBest) sums.clear();
+    EXPECT_EQ(std::memcmp(best.data(), want.best.data(), best.size() * sizeof(sample::Candidate)),
+              0);
+    if (wants[pick] == program::PickWant::kBest) sums.clear();
     ASSERT_EQ(found.blocks.size(), sums.size());
-    EXPECT_EQ(std::memcmp(found.blocks.data(), sums.data(), sums.size() * sizeof(LogitBlock)), 0);
+    EXPECT_EQ(
+        std::memcmp(found.blocks.data(), sums.data(), sums.size() * sizeof(sample::LogitBlock)), 0);
   }
 }
 
@@ -251,9 +260,9 @@ TEST(StepRun, PagesOfBlocksGoBackAndComeAgain) {
   TinyShape shape;
   shape.heads = shape.kv_heads = 8;
   shape.head_size = 64;
-  const TinyWeights weights(shape, DType::kF32, 13);
-  TinyDecoder decoder(weights, DType::kF32, "", 2);
-  auto run = decoder.NewRun(DType::kF32, 64);
+  const TinyWeights weights(shape, numbers::DType::kF32, 13);
+  TinyDecoder decoder(weights, numbers::DType::kF32, "", 2);
+  auto run = decoder.NewRun(numbers::DType::kF32, 64);
   ASSERT_EQ(run->page_blocks(), 8);
   EXPECT_EQ(run->CommittedBytes(), 0u);
   const std::vector<int32_t> ids = RandomIds(shape, 690, 14);
@@ -276,7 +285,7 @@ TEST(StepRun, PagesOfBlocksGoBackAndComeAgain) {
   // The last token of the first text again, over its 689 cached ones.
   std::vector<int32_t> blocks(22);
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(i * 7 % 22);
-  const SingleSequence sequence(1, 689, blocks);
+  const program::SingleSequence sequence(1, 689, blocks);
   const int32_t row = 0;
   ASSERT_TRUE(run->Run(sequence.Batch(std::span(ids).last(1), {&row, 1})).ok());
   EXPECT_EQ(std::memcmp(run->Row(0)->data(), &want[want.size() - run->Row(0)->size()],
@@ -290,13 +299,14 @@ TEST(StepRun, PagesOfBlocksGoBackAndComeAgain) {
 TEST(StepRun, BitsDoNotDependOnGroups) {
   for (const bool all_windows : {false, true}) {
     for (const int32_t window : {1, 17, 32, 33, 100}) {
-      for (const DType cache : {DType::kF32, DType::kBf16, DType::kI8}) {
+      for (const numbers::DType cache :
+           {numbers::DType::kF32, numbers::DType::kBf16, numbers::DType::kI8}) {
         TinyShape shape;
         shape.layers = 3;
         shape.window = window;
         shape.all_windows = all_windows;
-        const TinyWeights weights(shape, DType::kF32, 15);
-        TinyDecoder decoder(weights, DType::kF32, "", 2);
+        const TinyWeights weights(shape, numbers::DType::kF32, 15);
+        TinyDecoder decoder(weights, numbers::DType::kF32, "", 2);
         auto plain = decoder.NewRun(cache, 64);
         EXPECT_EQ(plain->groups().size(), 1u);
         EXPECT_EQ(plain->block_bytes(1), 0u);
@@ -320,9 +330,9 @@ TEST(StepRun, BitsDoNotDependOnGroups) {
 TEST(StepRun, PagesOfAGroupGoBack) {
   TinyShape shape;
   shape.window = 40;
-  const TinyWeights weights(shape, DType::kF32, 15);
-  TinyDecoder decoder(weights, DType::kF32, "", 2);
-  auto run = decoder.NewRunOfGroups(DType::kF32, 64, 16);
+  const TinyWeights weights(shape, numbers::DType::kF32, 15);
+  TinyDecoder decoder(weights, numbers::DType::kF32, "", 2);
+  auto run = decoder.NewRunOfGroups(numbers::DType::kF32, 64, 16);
   RunInSteps(run.get(), shape, RandomIds(shape, 200, 16), {64});
   std::vector<int32_t> first(8);
   std::iota(first.begin(), first.end(), 0);
@@ -344,14 +354,14 @@ TEST(StepRun, RefusesKindsOfCacheThatItDoesNotKeep) {
 TEST(StepRun, RefusesBlocksThatAreMissingInTheWindow) {
   TinyShape shape;
   shape.window = 40;
-  const TinyWeights weights(shape, DType::kF32, 15);
-  TinyDecoder decoder(weights, DType::kF32, "", 1);
-  auto run = decoder.NewRunOfGroups(DType::kF32, 8, 4);
+  const TinyWeights weights(shape, numbers::DType::kF32, 15);
+  TinyDecoder decoder(weights, numbers::DType::kF32, "", 1);
+  auto run = decoder.NewRunOfGroups(numbers::DType::kF32, 8, 4);
   const std::vector<int32_t> ids = {1}, blocks = {0, 1, 2, 3, 4};
   // A row after 103 tokens sees keys from 64 on.
   const auto message = [&](const std::vector<int32_t>& windows) {
     const std::vector<BlockTable> tables = {blocks, windows};
-    const SingleSequence sequence(1, 103, tables);
+    const program::SingleSequence sequence(1, 103, tables);
     return run->Run(sequence.Batch(ids, {})).message();
   };
   EXPECT_EQ(message({-1, -1, 0, 3}), "");
@@ -360,7 +370,7 @@ TEST(StepRun, RefusesBlocksThatAreMissingInTheWindow) {
   EXPECT_EQ(message({-1, -1, 0, 4}), "sequence 0 has a block beyond the cache");
   EXPECT_EQ(message({-1, -1, 0}), "sequence 0 has too few blocks");
   EXPECT_EQ(message({}), "sequence 0 has too few blocks");
-  const SingleSequence one_table(1, 103, blocks);
+  const program::SingleSequence one_table(1, 103, blocks);
   EXPECT_EQ(run->Run(one_table.Batch(ids, {})).message(), "sequence 0 has too few blocks");
 }
 
@@ -368,21 +378,21 @@ TEST(StepRun, RefusesHeadsThatAreTooLong) {
   TinyShape shape;
   shape.head_size = 514;
   shape.heads = shape.kv_heads = 1;
-  const TinyWeights weights(shape, DType::kF32, 13);
-  TinyDecoder decoder(weights, DType::kF32, "", 1);
-  EXPECT_THAT(decoder.TryRun(DType::kBf16, 8).status().message(),
+  const TinyWeights weights(shape, numbers::DType::kF32, 13);
+  TinyDecoder decoder(weights, numbers::DType::kF32, "", 1);
+  EXPECT_THAT(decoder.TryRun(numbers::DType::kBf16, 8).status().message(),
               testing::HasSubstr("heads of 514 values"));
 }
 
 TEST(StepRun, RefusesWhatDoesNotFit) {
   TinyShape shape;
-  const TinyWeights weights(shape, DType::kF32, 13);
-  TinyDecoder decoder(weights, DType::kF32, "", 1);
-  auto run = decoder.NewRun(DType::kBf16, 8, 4);
+  const TinyWeights weights(shape, numbers::DType::kF32, 13);
+  TinyDecoder decoder(weights, numbers::DType::kF32, "", 1);
+  auto run = decoder.NewRun(numbers::DType::kBf16, 8, 4);
   const std::vector<int32_t> ids = {1, 2, 3};
   const std::vector<int32_t> blocks = {0, 1, 2, 3};
-  const auto field = [&](const std::vector<int32_t>& tokens, const SingleSequence& sequence,
-                         std::vector<int32_t> picked) {
+  const auto field = [&](const std::vector<int32_t>& tokens,
+                         const program::SingleSequence& sequence, std::vector<int32_t> picked) {
     const Status status = run->Run(sequence.Batch(tokens, picked));
     EXPECT_EQ(status.ok() ? "" : status.field(), status.field());
     return status.ok() ? std::string("ok") : status.field();

@@ -12,8 +12,8 @@ namespace {
 size_t Size(int32_t n) { return static_cast<size_t>(n); }
 
 // Of the logits that a program ends in; 0: it ends in states.
-size_t VocabularyOf(const Program& program) {
-  const auto* picks = FirstOp<PicksOp>(program);
+size_t VocabularyOf(const program::Program& program) {
+  const auto* picks = program::FirstOp<program::PicksOp>(program);
   return picks == nullptr || picks->weight == nullptr ? 0 : Size(picks->weight->out());
 }
 
@@ -22,26 +22,26 @@ size_t AtLeastOne(size_t floats) { return std::max<size_t>(floats, 1); }
 
 }  // namespace
 
-StepSizes::StepSizes(const Program& program) : context(Size(program.max_length)) {
-  for (const Op& op : program.ops) {
+StepSizes::StepSizes(const program::Program& program) : context(Size(program.max_length)) {
+  for (const program::Op& op : program.ops) {
     std::visit([this](const auto& one) { Add(one); }, op);
   }
 }
 
-void StepSizes::Input(const PackedLinear* weight) {
+void StepSizes::Input(const program::PackedLinear* weight) {
   in = std::max(in, Size(weight->in()));
   size_t& most = packed_in[OperandIndex(weight->dtype())];
   most = std::max(most, Size(weight->in()));
 }
 
-void StepSizes::Result(const PackedLinear* weight, const Residual& residual) {
+void StepSizes::Result(const program::PackedLinear* weight, const program::Residual& residual) {
   if (residual.norm.gamma == nullptr && residual.scale == 1) return;
   product = std::max(product, Size(weight->out()));
 }
 
 StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
-                       const Program& step_program, const PrepareOptions& step_options,
-                       HugePageArena* arena)
+                       const program::Program& step_program,
+                       const program::PrepareOptions& step_options, HugePageArena* arena)
     : kernels(kernel_table),
       workers(worker_count),
       program(step_program),
@@ -62,8 +62,8 @@ StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool sp
       found(Size(step_options.picks), worker_count, VocabularyOf(step_program)),
       barrier(static_cast<uint32_t>(worker_count), spin) {
   const size_t most = std::max(rows_max, Size(step_options.picks));
-  for (const Value& value : program.values) {
-    const size_t rows = value.rows == Rows::kTokens ? rows_max : Size(options.picks);
+  for (const program::Value& value : program.values) {
+    const size_t rows = value.rows == program::Rows::kTokens ? rows_max : Size(options.picks);
     values.push_back(std::make_unique<AlignedBuffer>(rows * Size(value.width), arena));
   }
   for (size_t i = 0; i < kOperandTypes; ++i) {
@@ -75,17 +75,17 @@ StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool sp
 }
 
 void StepShared::PlaceLayers() {
-  groups = CacheGroups(program);
+  groups = program::CacheGroups(program);
   groups.resize(std::min(groups.size(), options.blocks.size()));
   caches.resize(groups.size());
   for (size_t group = 0; group < groups.size(); ++group) {
     caches[group].blocks = options.blocks[group];
   }
   layers.resize(sizes.layers);
-  for (const Op& op : program.ops) {
-    const auto* attention = std::get_if<AttentionOp>(&op);
+  for (const program::Op& op : program.ops) {
+    const auto* attention = std::get_if<program::AttentionOp>(&op);
     if (attention == nullptr || !attention->shape.cached()) continue;
-    const size_t group = CacheGroupOf(attention->shape, groups);
+    const size_t group = program::CacheGroupOf(attention->shape, groups);
     layers[Size(attention->shape.layer)] = {group, caches[group].heads};
     caches[group].heads += sizes.kv_heads;
   }
@@ -96,11 +96,11 @@ void StepShared::PlaceLayers() {
   }
 }
 
-void GroupCache::Begin(const PackedBatch& step, size_t group) {
+void GroupCache::Begin(const program::PackedBatch& step, size_t group) {
   first_places.clear();
   places.clear();
   for (size_t s = 0; s < step.cached.size(); ++s) {
-    const CachedSequence& one = step.cached[s];
+    const program::CachedSequence& one = step.cached[s];
     first_places.push_back(places.size());
     const size_t count = CeilDiv(Size(one.past + step.length(s)), size_t{kKvBlockTokens});
     const auto ids = std::span(one.blocks[group]).first(count);
@@ -111,46 +111,46 @@ void GroupCache::Begin(const PackedBatch& step, size_t group) {
 }
 
 FoundPicks::FoundPicks(size_t picks, size_t workers, size_t vocabulary)
-    : workers_(workers), blocks_of_row_(LogitBlocks(vocabulary)) {
+    : workers_(workers), blocks_of_row_(sample::LogitBlocks(vocabulary)) {
   wants_.reserve(picks);
   if (vocabulary == 0) return;
   parts_.resize(picks * workers);
-  best_.resize(picks * workers * kCandidatesMax);
+  best_.resize(picks * workers * sample::kCandidatesMax);
   blocks_.resize(picks * blocks_of_row_);
 }
 
-void FoundPicks::Begin(const PackedBatch& step) {
+void FoundPicks::Begin(const program::PackedBatch& step) {
   wants_.assign(step.wants.begin(), step.wants.end());
-  wants_.resize(step.picks.size(), PickWant::kRow);
+  wants_.resize(step.picks.size(), program::PickWant::kRow);
 }
 
-LogitBlock* FoundPicks::Blocks(size_t pick) {
-  if (wants_[pick] != PickWant::kBestAndSums) return nullptr;
+sample::LogitBlock* FoundPicks::Blocks(size_t pick) {
+  if (wants_[pick] != program::PickWant::kBestAndSums) return nullptr;
   return blocks_.data() + pick * blocks_of_row_;
 }
 
-void FoundPicks::Set(size_t pick, size_t worker, const LogitPart& part) {
+void FoundPicks::Set(size_t pick, size_t worker, const sample::LogitPart& part) {
   const size_t place = pick * workers_ + worker;
-  Candidate* const best = best_.data() + place * kCandidatesMax;
+  sample::Candidate* const best = best_.data() + place * sample::kCandidatesMax;
   std::copy(part.best.begin(), part.best.end(), best);
   parts_[place] = {{best, part.best.size()}, part.dropped, part.bad_id};
 }
 
-FoundLogits FoundPicks::Of(size_t pick) const {
-  if (parts_.empty() || wants_[pick] == PickWant::kRow) return {};
-  FoundLogits found = {std::span(parts_).subspan(pick * workers_, workers_), {}};
-  if (wants_[pick] == PickWant::kBestAndSums) {
+program::FoundLogits FoundPicks::Of(size_t pick) const {
+  if (parts_.empty() || wants_[pick] == program::PickWant::kRow) return {};
+  program::FoundLogits found = {std::span(parts_).subspan(pick * workers_, workers_), {}};
+  if (wants_[pick] == program::PickWant::kBestAndSums) {
     found.blocks = std::span(blocks_).subspan(pick * blocks_of_row_, blocks_of_row_);
   }
   return found;
 }
 
 uint64_t FoundPicks::bytes() const {
-  return parts_.size() * sizeof(LogitPart) + best_.size() * sizeof(Candidate) +
-         blocks_.size() * sizeof(LogitBlock);
+  return parts_.size() * sizeof(sample::LogitPart) + best_.size() * sizeof(sample::Candidate) +
+         blocks_.size() * sizeof(sample::LogitBlock);
 }
 
-void StepShared::Begin(const PackedBatch& step) {
+void StepShared::Begin(const program::PackedBatch& step) {
   batch = &step;
   found.Begin(step);
   for (size_t group = 0; group < caches.size(); ++group) {

@@ -37,14 +37,15 @@ inline constexpr size_t kAttendLines = 32;
 
 // The index of a matrix's type of operands in arrays of packed rows.
 inline constexpr size_t kOperandTypes = 3;
-inline constexpr DType kOperandDTypes[kOperandTypes] = {DType::kI8, DType::kBf16, DType::kF32};
-constexpr size_t OperandIndex(DType dtype) {
-  return dtype == DType::kI8 ? 0 : (dtype == DType::kBf16 ? 1 : 2);
+inline constexpr numbers::DType kOperandDTypes[kOperandTypes] = {
+    numbers::DType::kI8, numbers::DType::kBf16, numbers::DType::kF32};
+constexpr size_t OperandIndex(numbers::DType dtype) {
+  return dtype == numbers::DType::kI8 ? 0 : (dtype == numbers::DType::kBf16 ? 1 : 2);
 }
 
 // The largest of what the ops of a program need; in floats, words or rows.
 struct StepSizes {
-  explicit StepSizes(const Program& program);
+  explicit StepSizes(const program::Program& program);
 
   size_t in = 0;       // columns of a linear layer's input
   size_t qkv = 0;      // columns of q, k and v together
@@ -59,15 +60,15 @@ struct StepSizes {
   std::array<size_t, kOperandTypes> packed_in{};  // columns of the inputs that are packed so
 
  private:
-  void Add(const LinearOp& op);
-  void Add(const FeedForwardOp& op);
-  void Add(const AttentionOp& op);
-  void Add(const PicksOp& op);
+  void Add(const program::LinearOp& op);
+  void Add(const program::FeedForwardOp& op);
+  void Add(const program::AttentionOp& op);
+  void Add(const program::PicksOp& op);
   template <typename T>
   void Add(const T&) {}
   // A linear layer's input, and its result.
-  void Input(const PackedLinear* weight);
-  void Result(const PackedLinear* weight, const Residual& residual);
+  void Input(const program::PackedLinear* weight);
+  void Result(const program::PackedLinear* weight, const program::Residual& residual);
 };
 
 // What attention found for lines of some keys, in memory of Floats.
@@ -75,7 +76,7 @@ struct AttentionLines {
   AttentionLines(float* memory, size_t lines)
       : scores(reinterpret_cast<ScorePart*>(memory)), sums(memory + ScoreFloats(lines)) {}
   static size_t ScoreFloats(size_t lines) {
-    return RoundUp(lines * sizeof(ScorePart) / sizeof(float), kLineWords);
+    return penstock::RoundUp(lines * sizeof(ScorePart) / sizeof(float), kLineWords);
   }
   static size_t Floats(size_t lines, size_t head_size) {
     return ScoreFloats(lines) + lines * KvRowValues(head_size);
@@ -89,7 +90,7 @@ struct AttentionLines {
 struct GroupCache {
   // Of the step under way: the blocks of table `group`. Allocates only where sequences share more
   // blocks than the cache has.
-  void Begin(const PackedBatch& step, size_t group);
+  void Begin(const program::PackedBatch& step, size_t group);
 
   int32_t blocks = 0;
   size_t heads = 0;                  // kv heads of all its layers
@@ -104,46 +105,47 @@ class FoundPicks {
   // `vocabulary` 0: the program ends in states.
   FoundPicks(size_t picks, size_t workers, size_t vocabulary);
 
-  void Begin(const PackedBatch& step);
-  PickWant want(size_t pick) const { return wants_[pick]; }
+  void Begin(const program::PackedBatch& step);
+  program::PickWant want(size_t pick) const { return wants_[pick]; }
   // Of the row's sums; null: they are not wanted.
-  LogitBlock* Blocks(size_t pick);
-  void Set(size_t pick, size_t worker, const LogitPart& part);
-  FoundLogits Of(size_t pick) const;
+  sample::LogitBlock* Blocks(size_t pick);
+  void Set(size_t pick, size_t worker, const sample::LogitPart& part);
+  program::FoundLogits Of(size_t pick) const;
   uint64_t bytes() const;
 
  private:
   const size_t workers_;
   const size_t blocks_of_row_;
-  std::vector<PickWant> wants_;     // of the last step
-  std::vector<LogitPart> parts_;    // [picks][workers]
-  std::vector<Candidate> best_;     // [picks][workers][kCandidatesMax]
-  std::vector<LogitBlock> blocks_;  // [picks][blocks_of_row_]
+  std::vector<program::PickWant> wants_;    // of the last step
+  std::vector<sample::LogitPart> parts_;    // [picks][workers]
+  std::vector<sample::Candidate> best_;     // [picks][workers][kCandidatesMax]
+  std::vector<sample::LogitBlock> blocks_;  // [picks][blocks_of_row_]
 };
 
 struct StepShared {
   // `spin`: whether workers spin at their barrier.
   StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
-             const Program& step_program, const PrepareOptions& step_options, HugePageArena* arena);
+             const program::Program& step_program, const program::PrepareOptions& step_options,
+             HugePageArena* arena);
 
   uint64_t bytes() const;           // of all but the cache
   uint64_t CommittedBytes() const;  // of the cache
   // Sets what depends on the step alone.
-  void Begin(const PackedBatch& step);
+  void Begin(const program::PackedBatch& step);
   void PlaceLayers();
-  const BlockLinear& Linear(const PackedLinear* weight) const {
+  const BlockLinear& Linear(const program::PackedLinear* weight) const {
     return static_cast<const BlockLinear&>(*weight);
   }
   // Rows of a sequence in the step under way.
   size_t FirstRow(size_t sequence) const { return static_cast<size_t>(batch->offsets[sequence]); }
   size_t RowsOf(size_t sequence) const { return static_cast<size_t>(batch->length(sequence)); }
-  float* Data(ValueId id) const { return values[id]->data(); }
-  size_t Width(ValueId id) const { return static_cast<size_t>(program.values[id].width); }
+  float* Data(program::ValueId id) const { return values[id]->data(); }
+  size_t Width(program::ValueId id) const { return static_cast<size_t>(program.values[id].width); }
 
   const Kernels* const kernels;
   const size_t workers;
-  const Program& program;
-  const PrepareOptions options;
+  const program::Program& program;
+  const program::PrepareOptions options;
   CpuTuning tuning;
   const StepSizes sizes;
   const size_t rows_max;
@@ -171,7 +173,7 @@ struct StepShared {
   std::vector<LayerPlace> layers;
 
   // The step under way.
-  const PackedBatch* batch = nullptr;
+  const program::PackedBatch* batch = nullptr;
   FoundPicks found;
 
   SpinBarrier barrier;

@@ -20,19 +20,19 @@ StepWorker::StepWorker(StepShared* shared, size_t worker, HugePageArena* arena)
     packed_[i] =
         std::make_unique<AlignedBuffer>(BlockRowsWords(kOperandDTypes[i], in, kOwnRows), arena);
   }
-  scan_.Reset(kCandidatesMax, true);  // allocates
+  scan_.Reset(sample::kCandidatesMax, true);  // allocates
   FindNext();
 }
 
 void StepWorker::FindNext() {
   const BlockLinear* last = nullptr;
-  for (const Op& op : shared_.program.ops) {
-    for (const PackedLinear* weight : WeightsOf(op)) {
+  for (const program::Op& op : shared_.program.ops) {
+    for (const program::PackedLinear* weight : program::WeightsOf(op)) {
       const BlockLinear& linear = shared_.Linear(weight);
       size_t first = ShareOf(linear.panels()).begin;
-      if (const auto* attention = std::get_if<AttentionOp>(&op);
+      if (const auto* attention = std::get_if<program::AttentionOp>(&op);
           attention != nullptr && weight == attention->q) {
-        const AttentionShape& shape = attention->shape;
+        const program::AttentionShape& shape = attention->shape;
         const size_t head = std::min(HeadsOf(shape).begin, static_cast<size_t>(shape.heads));
         first = head * static_cast<size_t>(shape.head_size) / static_cast<size_t>(kernels_.panel);
       }
@@ -52,7 +52,7 @@ uint64_t StepWorker::bytes() const {
 void StepWorker::Run() noexcept {
   rows_ = shared_.batch->ids.size();
   if (shared_.options.profile) marked_ = Clock::now();
-  for (const Op& op : shared_.program.ops) {
+  for (const program::Op& op : shared_.program.ops) {
     std::visit([this](const auto& one) { RunOp(one); }, op);
   }
 }

@@ -45,7 +45,7 @@ class StepWorker {
     size_t width = 0;
     size_t rows = 0;
     const int32_t* pick = nullptr;
-    Norm norm;
+    program::Norm norm;
   };
   struct Part {
     size_t begin = 0;
@@ -53,11 +53,11 @@ class StepWorker {
   };
 
   // In cpu/ops/.
-  void RunOp(const EmbedOp& op);
-  void RunOp(const LinearOp& op);
-  void RunOp(const FeedForwardOp& op);
-  void RunOp(const AttentionOp& op);
-  void RunOp(const PicksOp& op);
+  void RunOp(const program::EmbedOp& op);
+  void RunOp(const program::LinearOp& op);
+  void RunOp(const program::FeedForwardOp& op);
+  void RunOp(const program::AttentionOp& op);
+  void RunOp(const program::PicksOp& op);
   template <typename T>
   void RunOp(const T&) {
     PENSTOCK_CHECK(false);  // refused when the program is prepared
@@ -80,12 +80,12 @@ class StepWorker {
   // For each linear layer what this worker reads after it, which is asked for ahead.
   void FindNext();
   // x W^T, added to the residual as it says.
-  void AddLinear(const BlockLinear& linear, const Packed& packed, const Residual& residual,
-                 ValueId y);
+  void AddLinear(const BlockLinear& linear, const Packed& packed, const program::Residual& residual,
+                 program::ValueId y);
 
   // Attention: ops/attention.cc.
   // This worker's heads: of the query heads, then of the kv heads.
-  Part HeadsOf(const AttentionShape& shape) const;
+  Part HeadsOf(const program::AttentionShape& shape) const;
   // q, k and v of all rows.
   struct HeadRows {
     float* q;
@@ -102,18 +102,20 @@ class StepWorker {
     size_t pieces = 0;
   };
   static size_t AttentionScratchFloats(const StepShared& shared);
-  HeadRows HeadRowsOf(const AttentionShape& shape) const;
-  KvView CacheOf(const AttentionShape& shape, size_t sequence, size_t kv_head) const;
-  void ProjectHeads(const AttentionOp& op, const Packed& packed);
+  HeadRows HeadRowsOf(const program::AttentionShape& shape) const;
+  KvView CacheOf(const program::AttentionShape& shape, size_t sequence, size_t kv_head) const;
+  void ProjectHeads(const program::AttentionOp& op, const Packed& packed);
   // Of `heads` query heads and then the kv heads: norms and rotates; appends a kv head.
-  void FinishHead(const AttentionShape& shape, size_t head);
-  SequenceWork WorkOf(const AttentionShape& shape, size_t sequence) const;
-  void Attend(const AttentionOp& op);
-  AttendTask TaskOf(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
+  void FinishHead(const program::AttentionShape& shape, size_t head);
+  SequenceWork WorkOf(const program::AttentionShape& shape, size_t sequence) const;
+  void Attend(const program::AttentionOp& op);
+  AttendTask TaskOf(const program::AttentionOp& op, const SequenceWork& work, size_t kv_head,
                     size_t first_row, size_t rows) const;
-  void AttendRows(const AttentionOp& op, const SequenceWork& work, size_t kv_head, size_t tile);
-  void AttendChunk(const AttentionOp& op, const SequenceWork& work, size_t kv_head, size_t piece);
-  void FinishLines(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
+  void AttendRows(const program::AttentionOp& op, const SequenceWork& work, size_t kv_head,
+                  size_t tile);
+  void AttendChunk(const program::AttentionOp& op, const SequenceWork& work, size_t kv_head,
+                   size_t piece);
+  void FinishLines(const program::AttentionOp& op, const SequenceWork& work, size_t kv_head,
                    size_t first_row, const AttendTask& task, const AttentionLines& lines) const;
 
   StepShared& shared_;
@@ -128,7 +130,7 @@ class StepWorker {
   AlignedBuffer normed_;                                              // [kOwnRows][..]
   std::array<std::unique_ptr<AlignedBuffer>, kOperandTypes> packed_;  // of kOwnRows rows
   AlignedBuffer gemm_scratch_;
-  LogitScan scan_;
+  sample::LogitScan scan_;
   AlignedBuffer attention_scratch_;
 };
 

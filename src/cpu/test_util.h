@@ -10,7 +10,7 @@
 #include "cpu/packed_linear.h"
 #include "program/view.h"
 
-namespace penstock {
+namespace penstock::cpu {
 
 // Normal numbers, the same for the same seed.
 inline std::vector<float> NormalFloats(size_t n, unsigned seed, float mean, float spread) {
@@ -21,23 +21,22 @@ inline std::vector<float> NormalFloats(size_t n, unsigned seed, float mean, floa
   return out;
 }
 
-inline std::unique_ptr<cpu::CpuDevice> NewTestDevice(const cpu::Kernels& kernels, int threads) {
-  return std::make_unique<cpu::CpuDevice>(&kernels, static_cast<size_t>(threads), false);
+inline std::unique_ptr<CpuDevice> NewTestDevice(const Kernels& kernels, int threads) {
+  return std::make_unique<CpuDevice>(&kernels, static_cast<size_t>(threads), false);
 }
 
 // weight: [out, in]; bias: [out], or empty; factors: of the columns, or empty.
-inline std::unique_ptr<cpu::PanelLinear> PackFor(cpu::CpuDevice* device,
-                                                 const std::vector<float>& weight,
-                                                 const std::vector<float>& bias, size_t in,
-                                                 DType dtype,
-                                                 const std::vector<float>& factors = {}) {
-  LinearRows rows = {ViewOf(weight, static_cast<int64_t>(in)), {}};
-  if (!bias.empty()) rows.bias = ViewOf(bias, static_cast<int64_t>(bias.size()));
-  auto packed = std::make_unique<cpu::PanelLinear>(rows, PackOptions{dtype, factors},
-                                                   static_cast<size_t>(device->kernels->panel),
-                                                   &device->weight_arena);
+inline std::unique_ptr<PanelLinear> PackFor(CpuDevice* device, const std::vector<float>& weight,
+                                            const std::vector<float>& bias, size_t in,
+                                            numbers::DType dtype,
+                                            const std::vector<float>& factors = {}) {
+  program::LinearRows rows = {program::ViewOf(weight, static_cast<int64_t>(in)), {}};
+  if (!bias.empty()) rows.bias = program::ViewOf(bias, static_cast<int64_t>(bias.size()));
+  auto packed = std::make_unique<PanelLinear>(rows, program::PackOptions{dtype, factors},
+                                              static_cast<size_t>(device->kernels->panel),
+                                              &device->weight_arena);
   device->ReserveLinear(*packed);
   return packed;
 }
 
-}  // namespace penstock
+}  // namespace penstock::cpu

@@ -48,16 +48,16 @@ inline std::vector<std::string> UsableIsas() {
 
 // A matrix as stored, and what it stands for.
 struct Matrix {
-  Matrix(DType stored, int32_t rows, int32_t columns, std::mt19937* random)
+  Matrix(numbers::DType stored, int32_t rows, int32_t columns, std::mt19937* random)
       : dtype(stored), out(rows), in(columns) {
-    bytes = RandomWeights(stored, static_cast<size_t>(rows), static_cast<size_t>(columns),
-                          static_cast<uint32_t>((*random)()));
+    bytes = numbers::RandomWeights(stored, static_cast<size_t>(rows), static_cast<size_t>(columns),
+                                   static_cast<uint32_t>((*random)()));
     values.resize(static_cast<size_t>(rows) * static_cast<size_t>(columns));
-    ConvertToF32(stored, bytes.data(), values.size(), values.data());
+    numbers::ConvertToF32(stored, bytes.data(), values.size(), values.data());
   }
-  LinearRows rows() const { return {{dtype, out, in, bytes.data()}, {}}; }
+  program::LinearRows rows() const { return {{dtype, out, in, bytes.data()}, {}}; }
 
-  DType dtype;
+  numbers::DType dtype;
   int32_t out, in;
   std::vector<std::byte> bytes;
   std::vector<float> values;
@@ -76,7 +76,7 @@ struct TinyLayer {
 };
 
 struct TinyWeights {
-  TinyWeights(const TinyShape& shape, DType stored, uint32_t seed) : shape(shape) {
+  TinyWeights(const TinyShape& shape, numbers::DType stored, uint32_t seed) : shape(shape) {
     std::mt19937 random(seed);
     const auto matrix = [&](int32_t out, int32_t in) { return Matrix(stored, out, in, &random); };
     const auto gamma = [&](int32_t width) { return RandomGamma(width, &random); };
@@ -106,21 +106,22 @@ inline double Angle(const TinyShape& shape, int32_t position, int32_t pair) {
 // The weights packed, and their program.
 class TinyDecoder {
  public:
-  TinyDecoder(const TinyWeights& weights, DType mode, const std::string& isa, int threads)
+  TinyDecoder(const TinyWeights& weights, numbers::DType mode, const std::string& isa, int threads)
       : shape_(weights.shape), backend_(*NewCpuBackend({threads, false, isa})) {
     const TinyShape& s = shape_;
     program_.max_length = s.context;
-    const ValueId x = program_.AddValue(Rows::kTokens, s.hidden);
-    const ValueId attended = program_.AddValue(Rows::kTokens, s.heads * s.head_size);
-    program_.result = program_.AddValue(Rows::kSequences, s.vocabulary);
+    const program::ValueId x = program_.AddValue(program::Rows::kTokens, s.hidden);
+    const program::ValueId attended =
+        program_.AddValue(program::Rows::kTokens, s.heads * s.head_size);
+    program_.result = program_.AddValue(program::Rows::kSequences, s.vocabulary);
     const auto pack = [&](const Matrix& matrix) { return Pack(matrix, mode); };
-    const PackedLinear* words = pack(*weights.words);
-    program_.ops.push_back(EmbedOp{.matrix = words, .y = x});
-    const Table* cos = Rotary([](double a) { return std::cos(a); });
-    const Table* sin = Rotary([](double a) { return std::sin(a); });
+    const program::PackedLinear* words = pack(*weights.words);
+    program_.ops.push_back(program::EmbedOp{.matrix = words, .y = x});
+    const program::Table* cos = Rotary([](double a) { return std::cos(a); });
+    const program::Table* sin = Rotary([](double a) { return std::sin(a); });
     for (int32_t i = 0; i < s.layers; ++i) {
       const TinyLayer& layer = weights.layers[static_cast<size_t>(i)];
-      AttentionShape shape;
+      program::AttentionShape shape;
       shape.layer = i;
       shape.heads = s.heads;
       shape.kv_heads = s.kv_heads;
@@ -138,57 +139,61 @@ class TinyDecoder {
         shape.k_norm = NormOf(layer.k_norm);
       }
       const auto residual = [&](const std::vector<float>& gamma) {
-        return Residual{
-            .value = x, .norm = s.post_norms ? NormOf(gamma) : Norm(), .scale = s.residual_scale};
+        return program::Residual{.value = x,
+                                 .norm = s.post_norms ? NormOf(gamma) : program::Norm(),
+                                 .scale = s.residual_scale};
       };
-      program_.ops.push_back(AttentionOp{.x = x,
-                                         .norm = NormOf(layer.norm),
-                                         .q = pack(layer.q),
-                                         .k = pack(layer.k),
-                                         .v = pack(layer.v),
-                                         .shape = shape,
-                                         .y = attended});
-      program_.ops.push_back(LinearOp{
+      program_.ops.push_back(program::AttentionOp{.x = x,
+                                                  .norm = NormOf(layer.norm),
+                                                  .q = pack(layer.q),
+                                                  .k = pack(layer.k),
+                                                  .v = pack(layer.v),
+                                                  .shape = shape,
+                                                  .y = attended});
+      program_.ops.push_back(program::LinearOp{
           .x = attended, .weight = pack(layer.out), .residual = residual(layer.post_norm), .y = x});
-      program_.ops.push_back(FeedForwardOp{.x = x,
-                                           .norm = NormOf(layer.ff_norm),
-                                           .in = pack(layer.gate),
-                                           .activation = Activation::kSilu,
-                                           .up = pack(layer.up),
-                                           .out = pack(layer.down),
-                                           .residual = residual(layer.post_ff_norm),
-                                           .y = x});
+      program_.ops.push_back(program::FeedForwardOp{.x = x,
+                                                    .norm = NormOf(layer.ff_norm),
+                                                    .in = pack(layer.gate),
+                                                    .activation = program::Activation::kSilu,
+                                                    .up = pack(layer.up),
+                                                    .out = pack(layer.down),
+                                                    .residual = residual(layer.post_ff_norm),
+                                                    .y = x});
     }
-    PicksOp picks{.x = x, .norm = NormOf(weights.norm), .weight = words, .y = program_.result};
+    program::PicksOp picks{
+        .x = x, .norm = NormOf(weights.norm), .weight = words, .y = program_.result};
     if (s.states) {
       program_.values[program_.result].width = s.hidden;
       picks.weight = nullptr;
     }
     program_.ops.push_back(picks);
-    EXPECT_TRUE(CheckProgram(program_).ok()) << CheckProgram(program_).message();
+    EXPECT_TRUE(program::CheckProgram(program_).ok()) << program::CheckProgram(program_).message();
   }
 
-  std::unique_ptr<ProgramRun> NewRun(DType cache, int32_t rows, int32_t blocks = 256,
-                                     const std::vector<std::string>& without = {}) {
+  std::unique_ptr<program::ProgramRun> NewRun(numbers::DType cache, int32_t rows,
+                                              int32_t blocks = 256,
+                                              const std::vector<std::string>& without = {}) {
     auto run = backend_->Prepare(program_, {cache, {blocks}, rows, rows, true, without});
     EXPECT_TRUE(run.ok()) << run.status().message();
     return *std::move(run);
   }
 
-  std::unique_ptr<ProgramRun> NewRunOfGroups(DType cache, int32_t rows, int32_t windows) {
+  std::unique_ptr<program::ProgramRun> NewRunOfGroups(numbers::DType cache, int32_t rows,
+                                                      int32_t windows) {
     return *backend_->Prepare(program_, {cache, {256, windows}, rows, rows, true, {}});
   }
 
-  Expected<std::unique_ptr<ProgramRun>> TryRun(DType cache, int32_t rows,
-                                               const std::vector<std::string>& without = {}) {
+  Expected<std::unique_ptr<program::ProgramRun>> TryRun(
+      numbers::DType cache, int32_t rows, const std::vector<std::string>& without = {}) {
     return backend_->Prepare(program_, {cache, {256}, rows, rows, true, without});
   }
   std::span<const char* const> optimisations() const { return backend_->optimisations(); }
 
  private:
-  const PackedLinear* Pack(const Matrix& matrix, DType mode) {
-    const LinearRows rows = matrix.rows();
-    PackOptions options;
+  const program::PackedLinear* Pack(const Matrix& matrix, numbers::DType mode) {
+    const program::LinearRows rows = matrix.rows();
+    program::PackOptions options;
     options.dtype = mode;
     options.as_stored = true;
     auto packed = backend_->Pack({&rows, 1}, options);
@@ -196,26 +201,26 @@ class TinyDecoder {
     linears_.push_back(*std::move(packed));
     return linears_.back().get();
   }
-  Norm NormOf(const std::vector<float>& gamma) {
-    tables_.push_back(backend_->Keep(ViewOf(gamma, static_cast<int64_t>(gamma.size()))));
-    return {tables_.back().get(), nullptr, 1e-5f, NormKind::kRms};
+  program::Norm NormOf(const std::vector<float>& gamma) {
+    tables_.push_back(backend_->Keep(program::ViewOf(gamma, static_cast<int64_t>(gamma.size()))));
+    return {tables_.back().get(), nullptr, 1e-5f, program::NormKind::kRms};
   }
-  const Table* Rotary(double (*function)(double)) {
+  const program::Table* Rotary(double (*function)(double)) {
     std::vector<float> values;
     for (int32_t p = 0; p < shape_.context; ++p) {
       for (int32_t i = 0; i < shape_.rope_size / 2; ++i) {
         values.push_back(static_cast<float>(function(Angle(shape_, p, i))));
       }
     }
-    tables_.push_back(backend_->Keep(ViewOf(values, shape_.rope_size / 2)));
+    tables_.push_back(backend_->Keep(program::ViewOf(values, shape_.rope_size / 2)));
     return tables_.back().get();
   }
 
   const TinyShape shape_;
-  std::unique_ptr<Backend> backend_;
-  std::vector<std::unique_ptr<Table>> tables_;
-  std::vector<std::unique_ptr<PackedLinear>> linears_;
-  Program program_;
+  std::unique_ptr<program::Backend> backend_;
+  std::vector<std::unique_ptr<program::Table>> tables_;
+  std::vector<std::unique_ptr<program::PackedLinear>> linears_;
+  program::Program program_;
 };
 
 // The same in double precision, one sequence from its beginning. Returns [ids, vocabulary].
@@ -357,7 +362,7 @@ inline std::vector<int32_t> WindowBlocks(size_t count, int32_t past, int32_t win
 
 // One text in a run: its ids go through in steps of the given sizes, the last size again and again;
 // returns the logits of every id, end to end.
-inline std::vector<float> RunInSteps(ProgramRun* run, const TinyShape& shape,
+inline std::vector<float> RunInSteps(program::ProgramRun* run, const TinyShape& shape,
                                      const std::vector<int32_t>& ids,
                                      const std::vector<size_t>& sizes, int32_t first_block = 0) {
   std::vector<int32_t> blocks(static_cast<size_t>(shape.context) / kKvBlockTokens + 1);
@@ -377,7 +382,7 @@ inline std::vector<float> RunInSteps(ProgramRun* run, const TinyShape& shape,
     if (tables.size() > 1) {
       tables[1] = WindowBlocks(blocks.size(), past, run->groups()[1].window, first_block);
     }
-    const SingleSequence sequence(rows, past, tables);
+    const program::SingleSequence sequence(rows, past, tables);
     const Status status = run->Run(sequence.Batch(std::span(ids).subspan(done, rows), picked));
     EXPECT_TRUE(status.ok()) << status.message();
     if (!status.ok()) break;

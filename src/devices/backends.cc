@@ -7,14 +7,14 @@
 #include "cpu/cpu_backend.h"
 #include "cpu/self_check.h"
 
-namespace penstock {
+namespace penstock::devices {
 namespace {
 
 struct DeviceRow {
   const char* name;
-  Expected<std::unique_ptr<Backend>> (*make)(const DeviceOptions& options);
+  Expected<std::unique_ptr<program::Backend>> (*make)(const DeviceOptions& options);
   bool (*is_here)();  // on this machine
-  std::vector<KernelDifference> (*check_kernels)();
+  std::vector<program::KernelDifference> (*check_kernels)();
 };
 
 bool Always() { return true; }
@@ -23,7 +23,7 @@ bool Always() { return true; }
 constexpr DeviceRow kDevices[] = {
     {"cpu",
      [](const DeviceOptions& options) {
-       return NewCpuBackend({options.threads, options.pin, options.isa});
+       return cpu::NewCpuBackend({options.threads, options.pin, options.isa});
      },
      Always, cpu::CheckKernels},
 };
@@ -47,7 +47,7 @@ Expected<std::string> ParseDevice(const std::string& name) {
                                  "device");
 }
 
-Expected<std::unique_ptr<Backend>> NewBackend(const DeviceOptions& options) {
+Expected<std::unique_ptr<program::Backend>> NewBackend(const DeviceOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(ParseDevice(options.device).status());
   const bool any = options.device == Devices::kAuto;
   return std::find_if(
@@ -75,13 +75,13 @@ Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes) {
   return Devices(std::move(list));
 }
 
-std::vector<KernelDifference> CheckKernels() {
-  std::vector<KernelDifference> all;
+std::vector<program::KernelDifference> CheckKernels() {
+  std::vector<program::KernelDifference> all;
   for (const DeviceRow& row : kDevices) {
     if (!row.is_here()) continue;
-    for (KernelDifference& one : row.check_kernels()) all.push_back(std::move(one));
+    for (program::KernelDifference& one : row.check_kernels()) all.push_back(std::move(one));
   }
   return all;
 }
 
-}  // namespace penstock
+}  // namespace penstock::devices

@@ -12,7 +12,7 @@
 #include "program/backend.h"
 #include "program/kernel_difference.h"
 
-namespace penstock {
+namespace penstock::devices {
 
 struct DeviceOptions {
   std::string device = Devices::kAuto;  // as ParseDevice; kAuto: the best there is
@@ -27,12 +27,12 @@ Expected<std::string> ParseDevice(const std::string& name);
 std::string DeviceNames();
 
 // Errors: those of ParseDevice, and of the device.
-Expected<std::unique_ptr<Backend>> NewBackend(const DeviceOptions& options);
+Expected<std::unique_ptr<program::Backend>> NewBackend(const DeviceOptions& options);
 
 // A device of this machine, and its memory.
 struct MadeDevice {
   std::string name;
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<program::Backend> backend;
 };
 // All that this machine has, the host first. Errors: those of the devices.
 Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options);
@@ -41,6 +41,6 @@ Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options);
 Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes);
 
 // Each kernel of each device that this machine has beside the plain one, on random input.
-std::vector<KernelDifference> CheckKernels();
+std::vector<program::KernelDifference> CheckKernels();
 
-}  // namespace penstock
+}  // namespace penstock::devices

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::devices {
 namespace {
 
 using testing::HasSubstr;
@@ -48,4 +48,4 @@ TEST(Devices, TheFirstOneIsTheHost) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::devices

@@ -8,12 +8,12 @@
 
 #include "program/backend.h"
 
-namespace penstock {
+namespace penstock::devices {
 
 struct Device {
-  std::string name;            // "cpu"
-  Backend* backend = nullptr;  // outlives all that use the device
-  uint64_t memory_bytes = 0;   // of all its models together; 0: not bounded
+  std::string name;                     // "cpu"
+  program::Backend* backend = nullptr;  // outlives all that use the device
+  uint64_t memory_bytes = 0;            // of all its models together; 0: not bounded
 };
 
 // Never empty. The first one is the host, and that of models that name none.
@@ -22,7 +22,8 @@ class Devices {
   static constexpr const char* kAuto = "auto";
 
   // One device, the host.
-  Devices(Backend* backend, uint64_t memory_bytes = 0) : list_{{"cpu", backend, memory_bytes}} {}
+  Devices(program::Backend* backend, uint64_t memory_bytes = 0)
+      : list_{{"cpu", backend, memory_bytes}} {}
   // The first one is the host.
   explicit Devices(std::vector<Device> list) : list_(std::move(list)) {}
 
@@ -48,4 +49,4 @@ class Devices {
   std::vector<Device> list_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::devices

@@ -12,7 +12,7 @@
 #include "metrics/stages.h"
 #include "unicode/lower_case.h"
 
-namespace penstock {
+namespace penstock::encode {
 namespace {
 
 // A chunk is some milliseconds of tokenization: short enough to take turns, long enough that the
@@ -51,7 +51,7 @@ std::vector<Chunk> SplitIntoChunks(const std::vector<EncodeItem>& items) {
 }
 
 // RunStages::kInfer.
-void MakeUpIds(const EncoderEngine& engine, const EncodeItem& item, TokenizedItems* out) {
+void MakeUpIds(const engine::EncoderEngine& engine, const EncodeItem& item, TokenizedItems* out) {
   constexpr size_t kBytesPerToken = 6;  // of English text, the space included
   const auto length =
       std::min(static_cast<size_t>(engine.info().max_tokens), 2 + ItemBytes(item) / kBytesPerToken);
@@ -63,19 +63,20 @@ void MakeUpIds(const EncoderEngine& engine, const EncodeItem& item, TokenizedIte
   out->lengths.push_back(static_cast<int32_t>(length));
 }
 
-size_t OutputWidth(const EncoderEngine& engine, EncoderOutput output) {
-  const EngineInfo& info = engine.info();
-  const int32_t width = output == EncoderOutput::kPooled   ? info.embedding_size
-                        : output == EncoderOutput::kTokens ? info.hidden_size
-                                                           : info.num_labels;
+size_t OutputWidth(const engine::EncoderEngine& engine, program::EncoderOutput output) {
+  const engine::EngineInfo& info = engine.info();
+  const int32_t width = output == program::EncoderOutput::kPooled   ? info.embedding_size
+                        : output == program::EncoderOutput::kTokens ? info.hidden_size
+                                                                    : info.num_labels;
   return static_cast<size_t>(width);
 }
 
 // RunStages::kTokenize.
-void AnswerZeros(const EncoderEngine& engine, std::unique_ptr<EncodeJob> job) {
+void AnswerZeros(const engine::EncoderEngine& engine, std::unique_ptr<sched::EncodeJob> job) {
   const size_t width = OutputWidth(engine, job->output);
   job->width = static_cast<int32_t>(width);
-  const size_t rows = job->output == EncoderOutput::kTokens ? job->ids.size() : job->lengths.size();
+  const size_t rows =
+      job->output == program::EncoderOutput::kTokens ? job->ids.size() : job->lengths.size();
   job->values.assign(rows * width, 0);
   const auto done = std::move(job->done);
   done(std::move(job), Status::Ok());
@@ -100,14 +101,14 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
         start_(Clock::now()) {}
 
   void Start() {
-    if (RequestTrace* const trace = plan_.context.trace.get()) {
+    if (metrics::RequestTrace* const trace = plan_.context.trace.get()) {
       // If the request is a part, its cutter has set these before: other threads may read it by
       // now.
       if (plan_.request_items == 0) {
         trace->SetModel(plan_.engine->name());
         trace->SetRows(static_cast<int64_t>(plan_.items.size()));
       }
-      trace->Enter(Stage::kTokenize);
+      trace->Enter(metrics::Stage::kTokenize);
     }
     if (const Status status = CheckKnownOutput(); !status.ok()) return done_(status);
     const size_t tasks = std::min(chunks_.size(), pool_->threads());
@@ -172,7 +173,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
 
   // Number of output values for `tokens` tokens in `sequences` sequences.
   size_t OutputValues(size_t tokens, size_t sequences) const {
-    return (plan_.output == EncoderOutput::kTokens ? tokens : sequences) * width_;
+    return (plan_.output == program::EncoderOutput::kTokens ? tokens : sequences) * width_;
   }
   Status CheckOutput(size_t values) const {
     if (plan_.context.memory == nullptr) return Status::Ok();
@@ -219,7 +220,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
 
   void Finish() {
     duration_->Observe(std::chrono::duration<double>(Clock::now() - start_).count());
-    RequestTrace* const trace = plan_.context.trace.get();
+    metrics::RequestTrace* const trace = plan_.context.trace.get();
     size_t tokens = 0;
     for (const Chunk& chunk : chunks_) tokens += chunk.made.ids.size();
     if (!failed_) {
@@ -227,11 +228,11 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
       if (!taken.ok()) Fail(0, std::move(taken));
     }
     if (failed_) {
-      if (trace != nullptr) trace->Enter(Stage::kComplete);
+      if (trace != nullptr) trace->Enter(metrics::Stage::kComplete);
       plan_.engine->scheduler().CountDropped(error_.code(), plan_.items.size());
       return done_(std::move(error_));
     }
-    auto job = std::make_unique<EncodeJob>();
+    auto job = std::make_unique<sched::EncodeJob>();
     Truncation truncation;
     job->ids.reserve(tokens);
     job->lengths.reserve(plan_.items.size());
@@ -253,7 +254,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     job->may_lead = pool_->HasIdleThread();  // it tokenizes meanwhile
     FreeInputs();
     // Keeps this object, and so its lease of the engine.
-    job->done = [self = shared_from_this(), truncation](std::unique_ptr<EncodeJob> back,
+    job->done = [self = shared_from_this(), truncation](std::unique_ptr<sched::EncodeJob> back,
                                                         Status status) {
       if (!status.ok()) return self->done_(std::move(status));
       EncodeOutcome outcome;
@@ -267,7 +268,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
     };
     if (trace != nullptr) {
       trace->AddTokens(static_cast<int64_t>(tokens));
-      trace->Enter(Stage::kQueue);
+      trace->Enter(metrics::Stage::kQueue);
     }
     if (run_ == RunStages::kTokenize) return AnswerZeros(*plan_.engine, std::move(job));
     const Status submitted = results_->Submit(plan_.engine, std::move(job));
@@ -285,7 +286,7 @@ class Tokenization : public std::enable_shared_from_this<Tokenization> {
   Status error_;       // guarded by error_mutex_ until Finish
   WorkerPool* const pool_;
   ResultCache* const results_;
-  Histogram* const duration_;
+  metrics::Histogram* const duration_;
   const RunStages run_;
   const int64_t response_bytes_max_;
   const size_t width_;  // of a row of the output
@@ -304,11 +305,11 @@ Status CheckResponseBytes(int64_t bytes, int64_t limit) {
                       bytes, limit)};
 }
 
-std::string PreparedText(const EncoderEngine& engine, std::string_view prompt,
+std::string PreparedText(const engine::EncoderEngine& engine, std::string_view prompt,
                          std::string_view text) {
   std::string prepared(prompt);
   prepared += text;
-  return engine.folder().do_lower_case ? LowerCase(prepared) : prepared;
+  return engine.folder().do_lower_case ? unicode::LowerCase(prepared) : prepared;
 }
 
 void StartEncode(EncodePlan plan, const EncodeStages& stages, EncodeDone done) {
@@ -324,4 +325,4 @@ void StartEncode(EncodePlan plan, const EncodeStages& stages, EncodeDone done) {
   std::make_shared<Tokenization>(std::move(plan), stages, std::move(guarded))->Start();
 }
 
-}  // namespace penstock
+}  // namespace penstock::encode

@@ -24,7 +24,7 @@
 #include "metrics/metrics.h"
 #include "registry/lease.h"
 
-namespace penstock {
+namespace penstock::encode {
 
 // One sequence to make: a text, a pair, or ids as they are. Views into EncodePlan::owner.
 struct EncodeItem {
@@ -36,14 +36,14 @@ struct EncodeItem {
 };
 
 struct EncodePlan {
-  Lease<EncoderEngine> engine;
+  registry::Lease<engine::EncoderEngine> engine;
   std::vector<EncodeItem> items;
   std::shared_ptr<const void> owner;  // keeps the viewed texts and ids
   std::string prompt;                 // put before `first`; not before ids
   bool truncate = true;
-  TruncationSide side = TruncationSide::kRight;
+  text::TruncationSide side = text::TruncationSide::kRight;
   bool add_special_tokens = true;
-  EncoderOutput output = EncoderOutput::kPooled;
+  program::EncoderOutput output = program::EncoderOutput::kPooled;
   // Bytes of the response for each output value, besides the value: printed, and of values derived
   // from it.
   int64_t printed_value_bytes = 0;
@@ -53,8 +53,8 @@ struct EncodePlan {
 };
 
 struct EncodeOutcome {
-  const EncoderEngine* engine = nullptr;  // leased while `done` runs
-  std::vector<float> values;              // [rows, width], as EncodeJob
+  const engine::EncoderEngine* engine = nullptr;  // leased while `done` runs
+  std::vector<float> values;                      // [rows, width], as EncodeJob
   int32_t width = 0;
   std::vector<int32_t> lengths;  // tokens of each item
   Usage usage;
@@ -64,7 +64,7 @@ struct EncodeOutcome {
 using EncodeDone = std::function<void(Expected<EncodeOutcome>)>;
 
 // The text as the tokenizer gets it: prompt before it, lower case where the model wants that.
-std::string PreparedText(const EncoderEngine& engine, std::string_view prompt,
+std::string PreparedText(const engine::EncoderEngine& engine, std::string_view prompt,
                          std::string_view text);
 
 // The stages of a plan. All outlive it.
@@ -73,7 +73,7 @@ struct EncodeStages {
   TokenCache* tokens = nullptr;
   ResultCache* results = nullptr;
   // Observes the time from the call until all items are tokenized.
-  Histogram* tokenize_duration = nullptr;
+  metrics::Histogram* tokenize_duration = nullptr;
   RunStages run = RunStages::kAll;
   int64_t response_bytes_max = INT64_MAX;  // printed
 };
@@ -92,4 +92,4 @@ Status CheckResponseBytes(int64_t bytes, int64_t limit);
 // memory budget, cancellation.
 void StartEncode(EncodePlan plan, const EncodeStages& stages, EncodeDone done);
 
-}  // namespace penstock
+}  // namespace penstock::encode

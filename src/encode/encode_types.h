@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace penstock {
+namespace penstock::encode {
 
 // For measurements: which stages of a request are run. kTokenize stops before the model and answers
 // zeros; kInfer makes up as many ids as a text may have, from its length in bytes.
@@ -21,4 +21,4 @@ struct Truncation {
   int64_t unread_bytes = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::encode

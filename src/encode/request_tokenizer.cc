@@ -6,7 +6,7 @@
 
 #include "unicode/lower_case.h"
 
-namespace penstock {
+namespace penstock::encode {
 
 RequestTokenizer::RequestTokenizer(const EncodePlan* plan, TokenCache* cache)
     : plan_(*plan),
@@ -43,7 +43,7 @@ Status RequestTokenizer::Add(size_t i, Scratch* scratch, TokenizedItems* out) {
   if (skips_prompt && prompt_tokens_ > 0) {
     // A cut on the left removes the prompt first; one token is always left to pool.
     size_t skip = item.is_ids ? 0 : prompt_tokens_;
-    if (plan_.side == TruncationSide::kLeft) skip -= std::min(skip, cut.tokens);
+    if (plan_.side == text::TruncationSide::kLeft) skip -= std::min(skip, cut.tokens);
     out->pool_skip.push_back(static_cast<int32_t>(std::min(skip, length - 1)));
   }
   out->truncation.inputs += cut.tokens > 0;
@@ -56,9 +56,9 @@ Status RequestTokenizer::Add(size_t i, Scratch* scratch, TokenizedItems* out) {
 Status RequestTokenizer::CountPromptTokens() {
   std::vector<int32_t> ids;
   PENSTOCK_RETURN_IF_ERROR(EncodeText(prompt_, &ids));
-  EncodeOptions options;
+  text::EncodeOptions options;
   options.add_special_tokens = plan_.add_special_tokens;
-  Encoding encoding;
+  text::Encoding encoding;
   PENSTOCK_RETURN_IF_ERROR(engine_.tokenizer().Combine(ids, nullptr, options, &encoding));
   prompt_tokens_ = encoding.ids.size();
   if (!encoding.ids.empty() && encoding.special_mask.back() != 0) --prompt_tokens_;
@@ -78,7 +78,7 @@ Status RequestTokenizer::AddIds(const EncodeItem& item, TokenizedItems* out, Cut
   const size_t max_tokens = engine_.info().max_tokens;
   if (ids.size() > max_tokens && plan_.truncate) {
     cut->tokens = ids.size() - max_tokens;
-    ids = plan_.side == TruncationSide::kRight ? ids.first(max_tokens) : ids.last(max_tokens);
+    ids = plan_.side == text::TruncationSide::kRight ? ids.first(max_tokens) : ids.last(max_tokens);
   }
   out->ids.insert(out->ids.end(), ids.begin(), ids.end());
   out->type_ids.resize(out->ids.size(), 0);
@@ -87,8 +87,8 @@ Status RequestTokenizer::AddIds(const EncodeItem& item, TokenizedItems* out, Cut
 
 Status RequestTokenizer::AddText(const EncodeItem& item, Scratch* scratch, TokenizedItems* out,
                                  Cut* cut) {
-  const Tokenizer& tokenizer = engine_.tokenizer();
-  EncodeOptions options;
+  const text::Tokenizer& tokenizer = engine_.tokenizer();
+  text::EncodeOptions options;
   options.add_special_tokens = plan_.add_special_tokens;
   options.max_tokens = plan_.truncate ? engine_.info().max_tokens : 0;
   options.side = plan_.side;
@@ -101,7 +101,7 @@ Status RequestTokenizer::AddText(const EncodeItem& item, Scratch* scratch, Token
     PENSTOCK_RETURN_IF_ERROR(FirstTokens(item, limit, &first));
     if (!item.second) return tokenizer.Combine(first.ids, nullptr, options, &encoding);
     PENSTOCK_RETURN_IF_ERROR(SecondTokens(item, limit, &second));
-    if (!PairCanBeCut(first, second, limit)) {
+    if (!text::PairCanBeCut(first, second, limit)) {
       PENSTOCK_RETURN_IF_ERROR(FirstTokens(item, 0, &first));
       PENSTOCK_RETURN_IF_ERROR(SecondTokens(item, 0, &second));
     }
@@ -120,7 +120,7 @@ Status RequestTokenizer::EncodeText(std::string_view text, std::vector<int32_t>*
   return cache_->EncodeText(engine_, text, plan_.context.cache_salt, stop_, ids);
 }
 
-Status RequestTokenizer::TextTokens(std::string_view text, size_t limit, LimitedTokens* out) {
+Status RequestTokenizer::TextTokens(std::string_view text, size_t limit, text::LimitedTokens* out) {
   if (limit == 0) {
     out->unread_bytes = 0;
     return EncodeText(text, &out->ids);
@@ -128,28 +128,31 @@ Status RequestTokenizer::TextTokens(std::string_view text, size_t limit, Limited
   const auto encode = [this](std::string_view part, std::vector<int32_t>* ids) {
     return EncodeText(part, ids);
   };
-  return EncodeLimited(engine_.tokenizer(), text, limit, plan_.side, encode, out);
+  return text::EncodeLimited(engine_.tokenizer(), text, limit, plan_.side, encode, out);
 }
 
-Status RequestTokenizer::FirstTokens(const EncodeItem& item, size_t limit, LimitedTokens* out) {
+Status RequestTokenizer::FirstTokens(const EncodeItem& item, size_t limit,
+                                     text::LimitedTokens* out) {
   if (!plan_.prompt.empty()) return PromptedTokens(item.first, limit, out);
   // limit 0: a pair is done over, in full.
   if (SharesFirst(item) && limit > 0) {
     std::call_once(first_once_, [&] {
       const std::string_view text = plan_.items[0].first;
-      first_status_ = engine_.folder().do_lower_case ? TextTokens(LowerCase(text), limit, &first_)
-                                                     : TextTokens(text, limit, &first_);
+      first_status_ = engine_.folder().do_lower_case
+                          ? TextTokens(unicode::LowerCase(text), limit, &first_)
+                          : TextTokens(text, limit, &first_);
     });
     *out = first_;
     return first_status_;
   }
   if (!engine_.folder().do_lower_case) return TextTokens(item.first, limit, out);
-  return TextTokens(LowerCase(item.first), limit, out);
+  return TextTokens(unicode::LowerCase(item.first), limit, out);
 }
 
-Status RequestTokenizer::SecondTokens(const EncodeItem& item, size_t limit, LimitedTokens* out) {
+Status RequestTokenizer::SecondTokens(const EncodeItem& item, size_t limit,
+                                      text::LimitedTokens* out) {
   if (!engine_.folder().do_lower_case) return TextTokens(*item.second, limit, out);
-  return TextTokens(LowerCase(*item.second), limit, out);
+  return TextTokens(unicode::LowerCase(*item.second), limit, out);
 }
 
 // Whether the pair belongs to a rerank request: all its pairs have the view of one query.
@@ -159,15 +162,16 @@ bool RequestTokenizer::SharesFirst(const EncodeItem& item) const {
          item.first.data() == other.first.data() && item.first.size() == other.first.size();
 }
 
-Status RequestTokenizer::PromptedTokens(std::string_view text, size_t limit, LimitedTokens* out) {
+Status RequestTokenizer::PromptedTokens(std::string_view text, size_t limit,
+                                        text::LimitedTokens* out) {
   const std::string whole = PreparedText(engine_, plan_.prompt, text);
-  if (plan_.side == TruncationSide::kLeft) {
+  if (plan_.side == text::TruncationSide::kLeft) {
     // How much of the prompt was cut off must be known to leave the rest of it out of the pooling.
     return TextTokens(whole, prompt_tokens_ > 0 ? 0 : limit, out);
   }
   const size_t at = engine_.tokenizer().CutBefore(whole, 0, prompt_.size(), true);
   // (Lower-casing ill-formed bytes where prompt and text meet could change the prompt.)
-  if (at == Tokenizer::kNoCut || whole.compare(0, at, prompt_, 0, at) != 0) {
+  if (at == text::Tokenizer::kNoCut || whole.compare(0, at, prompt_, 0, at) != 0) {
     return TextTokens(whole, limit, out);
   }
   // Nearly all texts have the same cut: a space at the prompt's end, before a word.
@@ -184,4 +188,4 @@ Status RequestTokenizer::PromptedTokens(std::string_view text, size_t limit, Lim
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::encode

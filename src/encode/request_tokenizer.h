@@ -17,7 +17,7 @@
 #include "encode/token_cache.h"
 #include "text/limited_text.h"
 
-namespace penstock {
+namespace penstock::encode {
 
 // The tokens of a run of items. `lengths` and `pool_skip` as EncodeJob.
 struct TokenizedItems {
@@ -35,8 +35,8 @@ class RequestTokenizer {
 
   // Buffers of one thread, used again from item to item.
   struct Scratch {
-    LimitedTokens first, second;
-    Encoding encoding;
+    text::LimitedTokens first, second;
+    text::Encoding encoding;
   };
   // Appends item `i` to *out. An error names the item's field.
   Status Add(size_t i, Scratch* scratch, TokenizedItems* out);
@@ -52,15 +52,15 @@ class RequestTokenizer {
   Status AddText(const EncodeItem& item, Scratch* scratch, TokenizedItems* out, Cut* cut);
   Status EncodeText(std::string_view text, std::vector<int32_t>* ids);
   // limit 0: all tokens.
-  Status TextTokens(std::string_view text, size_t limit, LimitedTokens* out);
-  Status PromptedTokens(std::string_view text, size_t limit, LimitedTokens* out);
-  Status FirstTokens(const EncodeItem& item, size_t limit, LimitedTokens* out);
-  Status SecondTokens(const EncodeItem& item, size_t limit, LimitedTokens* out);
+  Status TextTokens(std::string_view text, size_t limit, text::LimitedTokens* out);
+  Status PromptedTokens(std::string_view text, size_t limit, text::LimitedTokens* out);
+  Status FirstTokens(const EncodeItem& item, size_t limit, text::LimitedTokens* out);
+  Status SecondTokens(const EncodeItem& item, size_t limit, text::LimitedTokens* out);
   Status CountPromptTokens();
   bool SharesFirst(const EncodeItem& item) const;
 
   const EncodePlan& plan_;
-  const EncoderEngine& engine_;
+  const engine::EncoderEngine& engine_;
   TokenCache* const cache_;
   const StopCondition stop_;
   const std::string prompt_;  // as the tokenizer gets it
@@ -75,7 +75,7 @@ class RequestTokenizer {
   std::vector<int32_t> head_ids_;
   std::once_flag first_once_;
   Status first_status_;
-  LimitedTokens first_;  // of items that share it
+  text::LimitedTokens first_;  // of items that share it
 };
 
-}  // namespace penstock
+}  // namespace penstock::encode

@@ -7,7 +7,7 @@
 
 #include "engine/fake_engine.h"
 
-namespace penstock {
+namespace penstock::encode {
 namespace {
 
 constexpr int32_t kMaxTokens = 24;
@@ -21,25 +21,25 @@ std::vector<std::string> TokenizerNames() {
 class RequestTokenizerTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { MakeEngine({}); }
-  void MakeEngine(const std::function<void(EncoderParts*)>& change) {
-    EncoderParts parts = FakeParts(ModelTask::kEmbedding);
-    auto tokenizer =
-        Tokenizer::FromFile(PENSTOCK_GOLDEN_DIR "/tokenizers/" + GetParam() + ".tokenizer.json");
+  void MakeEngine(const std::function<void(engine::EncoderParts*)>& change) {
+    engine::EncoderParts parts = engine::FakeParts(families::ModelTask::kEmbedding);
+    auto tokenizer = text::Tokenizer::FromFile(PENSTOCK_GOLDEN_DIR "/tokenizers/" + GetParam() +
+                                               ".tokenizer.json");
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
     parts.tokenizer = *std::move(tokenizer);
     parts.max_tokens = kMaxTokens;
     parts.folder.encoder.vocab_size = parts.tokenizer->vocab_size();
     if (change) change(&parts);
-    EncoderEngineOptions options;
+    engine::EncoderEngineOptions options;
     options.name = "model";
-    engine_ = std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_);
+    engine_ = std::make_unique<engine::EncoderEngine>(std::move(parts), options, &metrics_);
   }
 
   // The expected result.
   Status Plainly(const EncodePlan& plan, TokenizedItems* out) {
-    const Tokenizer& tokenizer = engine_->tokenizer();
-    EncodeOptions options;
-    Encoding encoding;
+    const text::Tokenizer& tokenizer = engine_->tokenizer();
+    text::EncodeOptions options;
+    text::Encoding encoding;
     size_t prompt_tokens = 0;
     if (!plan.prompt.empty() && !engine_->folder().include_prompt) {
       options.add_special_tokens = plan.add_special_tokens;
@@ -65,7 +65,8 @@ class RequestTokenizerTest : public testing::TestWithParam<std::string> {
       out->lengths.push_back(static_cast<int32_t>(length));
       if (prompt_tokens > 0) {
         size_t skip = prompt_tokens;
-        if (plan.side == TruncationSide::kLeft) skip -= std::min(skip, encoding.truncated_tokens);
+        if (plan.side == text::TruncationSide::kLeft)
+          skip -= std::min(skip, encoding.truncated_tokens);
         out->pool_skip.push_back(static_cast<int32_t>(std::min(skip, length - 1)));
       }
       out->truncation.inputs += encoding.truncated_tokens > 0;
@@ -123,8 +124,8 @@ class RequestTokenizerTest : public testing::TestWithParam<std::string> {
     return text;
   }
 
-  Metrics metrics_;
-  std::unique_ptr<EncoderEngine> engine_;
+  metrics::Metrics metrics_;
+  std::unique_ptr<engine::EncoderEngine> engine_;
   std::mt19937 random_{5};
   int64_t unread_ = 0;
 };
@@ -132,7 +133,7 @@ class RequestTokenizerTest : public testing::TestWithParam<std::string> {
 TEST_P(RequestTokenizerTest, AnyRequestIsAsPlainly) {
   for (const bool lower : {false, true}) {
     for (const bool include_prompt : {false, true}) {
-      MakeEngine([&](EncoderParts* parts) {
+      MakeEngine([&](engine::EncoderParts* parts) {
         parts->folder.do_lower_case = lower;
         parts->folder.include_prompt = include_prompt;
       });
@@ -140,7 +141,7 @@ TEST_P(RequestTokenizerTest, AnyRequestIsAsPlainly) {
       TokenCache off(0, std::chrono::seconds(0), nullptr, &metrics_);
       for (int round = 0; round < 60 && !HasFailure(); ++round) {
         EncodePlan plan;
-        plan.engine = Lease<EncoderEngine>(engine_.get());
+        plan.engine = registry::Lease<engine::EncoderEngine>(engine_.get());
         static const std::vector<std::string> kPrompts = {
             "",
             "query: ",
@@ -153,7 +154,7 @@ TEST_P(RequestTokenizerTest, AnyRequestIsAsPlainly) {
             "broken \xE2\x82"};
         plan.prompt = kPrompts[random_() % kPrompts.size()];
         plan.truncate = random_() % 5 != 0;
-        plan.side = random_() % 3 == 0 ? TruncationSide::kLeft : TruncationSide::kRight;
+        plan.side = random_() % 3 == 0 ? text::TruncationSide::kLeft : text::TruncationSide::kRight;
         plan.add_special_tokens = random_() % 4 != 0;
         const bool pairs = plan.prompt.empty() && random_() % 2 == 0;
         const bool one_query = random_() % 2 == 0;
@@ -186,11 +187,11 @@ INSTANTIATE_TEST_SUITE_P(Tokenizers, RequestTokenizerTest, testing::ValuesIn(Tok
                          [](const auto& test) { return test.param; });
 
 // Records the texts it is given.
-class CountingTokenizer : public FakeTokenizer {
+class CountingTokenizer : public engine::FakeTokenizer {
  public:
   Status EncodeText(std::string_view text, std::vector<int32_t>* ids) const override {
     asked.emplace_back(text);
-    return FakeTokenizer::EncodeText(text, ids);
+    return engine::FakeTokenizer::EncodeText(text, ids);
   }
   size_t CutBefore(std::string_view text, size_t low, size_t high, bool) const override {
     const size_t at = text.rfind(' ', high);
@@ -202,15 +203,15 @@ class CountingTokenizer : public FakeTokenizer {
 class TokenizedOnceTest : public testing::Test {
  protected:
   TokenizedOnceTest() {
-    EncoderParts parts = FakeParts(ModelTask::kReranking);
+    engine::EncoderParts parts = engine::FakeParts(families::ModelTask::kReranking);
     auto tokenizer = std::make_unique<CountingTokenizer>();
     tokenizer_ = tokenizer.get();
     parts.tokenizer = std::move(tokenizer);
     parts.folder.include_prompt = false;
-    EncoderEngineOptions options;
+    engine::EncoderEngineOptions options;
     options.name = "model";
-    engine_ = std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_);
-    plan_.engine = Lease<EncoderEngine>(engine_.get());
+    engine_ = std::make_unique<engine::EncoderEngine>(std::move(parts), options, &metrics_);
+    plan_.engine = registry::Lease<engine::EncoderEngine>(engine_.get());
   }
   std::vector<std::string> Asked(TokenCache* cache) {
     tokenizer_->asked.clear();
@@ -229,9 +230,9 @@ class TokenizedOnceTest : public testing::Test {
     plan_.items.push_back(std::move(item));
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   CountingTokenizer* tokenizer_;
-  std::unique_ptr<EncoderEngine> engine_;
+  std::unique_ptr<engine::EncoderEngine> engine_;
   EncodePlan plan_;
   TokenCache off_{0, std::chrono::seconds(0), nullptr, &metrics_};
 };
@@ -265,4 +266,4 @@ TEST_F(TokenizedOnceTest, TextsThatComeAgain) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::encode

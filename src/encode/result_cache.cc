@@ -10,13 +10,15 @@
 #include "common/exception_status.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::encode {
 namespace {
 
 // Floats of one row of this output; 0: rows of this output are not kept.
-size_t RowWidth(const EncoderEngine& engine, EncoderOutput output) {
-  if (output == EncoderOutput::kPooled) return static_cast<size_t>(engine.info().embedding_size);
-  if (output == EncoderOutput::kLogits) return static_cast<size_t>(engine.info().num_labels);
+size_t RowWidth(const engine::EncoderEngine& engine, program::EncoderOutput output) {
+  if (output == program::EncoderOutput::kPooled)
+    return static_cast<size_t>(engine.info().embedding_size);
+  if (output == program::EncoderOutput::kLogits)
+    return static_cast<size_t>(engine.info().num_labels);
   return 0;
 }
 
@@ -28,7 +30,7 @@ void AppendBytes(const T* from, size_t count, std::string* to) {
 // Key of a row: all its result depends on besides the model, and the salt, so that clients share no
 // more than they may. The numbers in front have fixed sizes, and type ids are as many as ids, so no
 // two rows have one key.
-std::string KeyOf(const EncodeJob& job, size_t row, size_t begin) {
+std::string KeyOf(const sched::EncodeJob& job, size_t row, size_t begin) {
   const auto length = static_cast<size_t>(job.lengths[row]);
   const int32_t head[3] = {static_cast<int32_t>(job.output),
                            job.pool_skip.empty() ? 0 : job.pool_skip[row], job.lengths[row]};
@@ -45,8 +47,8 @@ std::string KeyOf(const EncodeJob& job, size_t row, size_t begin) {
 
 // One job on its way.
 struct ResultCache::Lookup {
-  Lease<EncoderEngine> engine;
-  std::unique_ptr<EncodeJob> job;  // the request's
+  registry::Lease<engine::EncoderEngine> engine;
+  std::unique_ptr<sched::EncodeJob> job;  // the request's
   size_t width;
   std::vector<std::string> keys;  // of each row
   // The same in the remote store, of rows that were asked for there; empty: of none.
@@ -72,7 +74,7 @@ struct ResultCache::Lookup {
     if (open.fetch_sub(1, std::memory_order_acq_rel) == 1) Complete();
   }
   void Complete() {
-    if (job->context.trace != nullptr) job->context.trace->Enter(Stage::kComplete);
+    if (job->context.trace != nullptr) job->context.trace->Enter(metrics::Stage::kComplete);
     const auto done = std::move(job->done);
     if (failure.ok()) {
       job->values = std::move(values);
@@ -116,7 +118,7 @@ struct ResultCache::Part {
     RunGuarded("result cache", [this] { Land(false); });
   }
 
-  void Finish(std::unique_ptr<EncodeJob> back, Status status) {
+  void Finish(std::unique_ptr<sched::EncodeJob> back, Status status) {
     const bool ok = status.ok();
     if (ok) {
       PENSTOCK_CHECK(static_cast<size_t>(back->width) == lookup->width);
@@ -167,24 +169,25 @@ struct ResultCache::Part {
   std::vector<size_t> rows;
 };
 
-ResultCache::ResultCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote,
-                         Metrics* metrics)
+ResultCache::ResultCache(size_t bytes, std::chrono::seconds ttl, cache::RemoteStore* remote,
+                         metrics::Metrics* metrics)
     : remote_(remote),
-      metrics_(MakeCacheMetrics("result", metrics)),
-      lru_(LruOptions{.bytes_max = bytes, .ttl = ttl}, &metrics_),
+      metrics_(cache::MakeCacheMetrics("result", metrics)),
+      lru_(cache::LruOptions{.bytes_max = bytes, .ttl = ttl}, &metrics_),
       flights_(std::make_unique<Flights>()) {}
 
 ResultCache::~ResultCache() = default;
 
-bool ResultCache::Takes(const EncoderEngine& engine, const EncodeJob& job) const {
+bool ResultCache::Takes(const engine::EncoderEngine& engine, const sched::EncodeJob& job) const {
   return lru_.enabled() && RowWidth(engine, job.output) > 0;
 }
 
-bool ResultCache::AsksRemote(const EncoderEngine& engine) const {
+bool ResultCache::AsksRemote(const engine::EncoderEngine& engine) const {
   return remote_ != nullptr && remote_->up() && !engine.fingerprint().empty();
 }
 
-Status ResultCache::Submit(const Lease<EncoderEngine>& engine, std::unique_ptr<EncodeJob> job) {
+Status ResultCache::Submit(const registry::Lease<engine::EncoderEngine>& engine,
+                           std::unique_ptr<sched::EncodeJob> job) {
   if (!Takes(*engine, *job)) return engine->scheduler().Submit(std::move(job));
   const bool may_lead = job->may_lead;
   const auto lookup = LookUp(engine, std::move(job));
@@ -200,15 +203,16 @@ void ResultCache::AskRemote(const std::shared_ptr<Lookup>& lookup) {
   std::vector<std::string> keys;
   lookup->remote_keys.resize(lookup->keys.size());
   for (const size_t row : lookup->missing) {
-    keys.push_back(RemoteKey('r', {lookup->engine->fingerprint(), lookup->keys[row]}));
+    keys.push_back(cache::RemoteKey('r', {lookup->engine->fingerprint(), lookup->keys[row]}));
     lookup->remote_keys[row] = keys.back();  // hashed once: Keep has a turn at the processor
   }
-  remote_->GetMany(std::move(keys), [this, lookup](RemoteStore::Values values) {
+  remote_->GetMany(std::move(keys), [this, lookup](cache::RemoteStore::Values values) {
     std::vector<size_t> still_missing;
     for (size_t i = 0; i < values.size(); ++i) {
       const size_t row = lookup->missing[i];
       const std::span<float> to = lookup->Row(row);
-      if (!values[i] || values[i]->size() != to.size_bytes() || !AreFiniteFloats(*values[i])) {
+      if (!values[i] || values[i]->size() != to.size_bytes() ||
+          !cache::AreFiniteFloats(*values[i])) {
         still_missing.push_back(row);
         continue;
       }
@@ -221,8 +225,8 @@ void ResultCache::AskRemote(const std::shared_ptr<Lookup>& lookup) {
   });
 }
 
-std::shared_ptr<ResultCache::Lookup> ResultCache::LookUp(const Lease<EncoderEngine>& engine,
-                                                         std::unique_ptr<EncodeJob> job) {
+std::shared_ptr<ResultCache::Lookup> ResultCache::LookUp(
+    const registry::Lease<engine::EncoderEngine>& engine, std::unique_ptr<sched::EncodeJob> job) {
   auto lookup = std::make_shared<Lookup>();
   lookup->engine = engine;
   lookup->width = RowWidth(*engine, job->output);
@@ -251,7 +255,7 @@ void ResultCache::Keep(const Lookup& lookup, size_t row) {
   if (!AsksRemote(*lookup.engine)) return;
   const bool hashed = !lookup.remote_keys.empty() && !lookup.remote_keys[row].empty();
   remote_->Put(hashed ? lookup.remote_keys[row]
-                      : RemoteKey('r', {lookup.engine->fingerprint(), lookup.keys[row]}),
+                      : cache::RemoteKey('r', {lookup.engine->fingerprint(), lookup.keys[row]}),
                {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
@@ -284,8 +288,8 @@ void ResultCache::Compute(const std::shared_ptr<Lookup>& lookup, const std::vect
     }
   }
   if (part->rows.empty()) return;
-  auto job = std::make_unique<EncodeJob>();
-  const EncodeJob& whole = *lookup->job;
+  auto job = std::make_unique<sched::EncodeJob>();
+  const sched::EncodeJob& whole = *lookup->job;
   job->output = whole.output;
   job->context = whole.context;
   job->may_lead = may_lead;
@@ -306,7 +310,7 @@ void ResultCache::Compute(const std::shared_ptr<Lookup>& lookup, const std::vect
     }
     begin += length;
   }
-  job->done = [part](std::unique_ptr<EncodeJob> back, Status status) {
+  job->done = [part](std::unique_ptr<sched::EncodeJob> back, Status status) {
     part->Finish(std::move(back), std::move(status));
   };
   lookup->open.fetch_add(1, std::memory_order_relaxed);
@@ -321,4 +325,4 @@ void ResultCache::Compute(const std::shared_ptr<Lookup>& lookup, const std::vect
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::encode

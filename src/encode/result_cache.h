@@ -24,17 +24,19 @@
 #include "registry/lease.h"
 #include "sched/encode_job.h"
 
-namespace penstock {
+namespace penstock::encode {
 
 class ResultCache {
  public:
   // `bytes` 0: everything goes to the scheduler. `remote` may be null; it outlives the cache.
-  ResultCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote, Metrics* metrics);
+  ResultCache(size_t bytes, std::chrono::seconds ttl, cache::RemoteStore* remote,
+              metrics::Metrics* metrics);
   ~ResultCache();
 
   // As engine->scheduler().Submit, but `done` may be called before this returns, or on the remote
   // store's thread; and a refusal of the scheduler may come through `done`.
-  Status Submit(const Lease<EncoderEngine>& engine, std::unique_ptr<EncodeJob> job);
+  Status Submit(const registry::Lease<engine::EncoderEngine>& engine,
+                std::unique_ptr<sched::EncodeJob> job);
   void Clear() { lru_.Clear(); }
   size_t bytes() const { return lru_.bytes(); }
 
@@ -43,20 +45,20 @@ class ResultCache {
   struct Part;
   struct Flights;
 
-  bool Takes(const EncoderEngine& engine, const EncodeJob& job) const;
-  bool AsksRemote(const EncoderEngine& engine) const;
-  std::shared_ptr<Lookup> LookUp(const Lease<EncoderEngine>& engine,
-                                 std::unique_ptr<EncodeJob> job);
+  bool Takes(const engine::EncoderEngine& engine, const sched::EncodeJob& job) const;
+  bool AsksRemote(const engine::EncoderEngine& engine) const;
+  std::shared_ptr<Lookup> LookUp(const registry::Lease<engine::EncoderEngine>& engine,
+                                 std::unique_ptr<sched::EncodeJob> job);
   void AskRemote(const std::shared_ptr<Lookup>& lookup);
   void Continue(const std::shared_ptr<Lookup>& lookup, bool may_lead);
   void Compute(const std::shared_ptr<Lookup>& lookup, const std::vector<size_t>& rows,
                bool may_lead);
   void Keep(const Lookup& lookup, size_t row);
 
-  RemoteStore* const remote_;
-  const CacheMetrics metrics_;
-  ShardedLru lru_;
+  cache::RemoteStore* const remote_;
+  const cache::CacheMetrics metrics_;
+  cache::ShardedLru lru_;
   const std::unique_ptr<Flights> flights_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::encode

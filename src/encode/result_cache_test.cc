@@ -10,21 +10,21 @@
 
 #include "engine/fake_engine.h"
 
-namespace penstock {
+namespace penstock::encode {
 namespace {
 
 using testing::ElementsAre;
 
 // Counts the sequences that reach it.
-class CountingRunner : public FakeEncoderRunner {
+class CountingRunner : public engine::FakeEncoderRunner {
  public:
   CountingRunner(int32_t labels, std::atomic<int>* sequences, const std::function<void()>* before)
-      : FakeEncoderRunner(labels), sequences_(sequences), before_(before) {}
-  Status Run(const PackedBatch& batch, EncoderOutput output,
+      : engine::FakeEncoderRunner(labels), sequences_(sequences), before_(before) {}
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
              std::span<float* const> sinks) override {
     if (*before_) (*before_)();
     *sequences_ += static_cast<int>(batch.sequences());
-    return FakeEncoderRunner::Run(batch, output, sinks);
+    return engine::FakeEncoderRunner::Run(batch, output, sinks);
   }
 
  private:
@@ -35,17 +35,18 @@ class CountingRunner : public FakeEncoderRunner {
 class ResultCacheTest : public testing::Test {
  protected:
   ResultCacheTest() : engine_(NewEngine("one")) {}
-  std::unique_ptr<EncoderEngine> NewEngine(const std::string& name) {
-    EncoderParts parts = FakeParts(ModelTask::kClassification, 3);
+  std::unique_ptr<engine::EncoderEngine> NewEngine(const std::string& name) {
+    engine::EncoderParts parts = engine::FakeParts(families::ModelTask::kClassification, 3);
     parts.runners[0] = std::make_unique<CountingRunner>(3, &worked_, &before_run_);
-    EncoderEngineOptions options;
+    engine::EncoderEngineOptions options;
     options.name = name;
     options.scheduler.max_queued_tokens = 100;
-    return std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_);
+    return std::make_unique<engine::EncoderEngine>(std::move(parts), options, &metrics_);
   }
-  static std::unique_ptr<EncodeJob> Job(const std::vector<std::vector<int32_t>>& rows,
-                                        EncoderOutput output = EncoderOutput::kPooled) {
-    auto job = std::make_unique<EncodeJob>();
+  static std::unique_ptr<sched::EncodeJob> Job(
+      const std::vector<std::vector<int32_t>>& rows,
+      program::EncoderOutput output = program::EncoderOutput::kPooled) {
+    auto job = std::make_unique<sched::EncodeJob>();
     for (const auto& row : rows) {
       job->ids.insert(job->ids.end(), row.begin(), row.end());
       job->lengths.push_back(static_cast<int32_t>(row.size()));
@@ -55,23 +56,24 @@ class ResultCacheTest : public testing::Test {
   }
   struct Result {
     Status status;
-    std::unique_ptr<EncodeJob> job;
+    std::unique_ptr<sched::EncodeJob> job;
   };
-  Result Run(std::unique_ptr<EncodeJob> job, ResultCache* cache = nullptr,
-             EncoderEngine* engine = nullptr) {
+  Result Run(std::unique_ptr<sched::EncodeJob> job, ResultCache* cache = nullptr,
+             engine::EncoderEngine* engine = nullptr) {
     std::promise<Result> promise;
-    job->done = [&](std::unique_ptr<EncodeJob> back, Status status) {
+    job->done = [&](std::unique_ptr<sched::EncodeJob> back, Status status) {
       promise.set_value({std::move(status), std::move(back)});
     };
     const Status submitted =
         (cache ? cache : &cache_)
-            ->Submit(Lease<EncoderEngine>(engine ? engine : engine_.get()), std::move(job));
+            ->Submit(registry::Lease<engine::EncoderEngine>(engine ? engine : engine_.get()),
+                     std::move(job));
     if (!submitted.ok()) return {submitted, nullptr};
     return promise.get_future().get();
   }
   // The values, and how many sequences the model worked on for them.
-  std::vector<float> Values(std::unique_ptr<EncodeJob> job, int worked,
-                            EncoderEngine* engine = nullptr) {
+  std::vector<float> Values(std::unique_ptr<sched::EncodeJob> job, int worked,
+                            engine::EncoderEngine* engine = nullptr) {
     const int before = worked_;
     Result result = Run(std::move(job), nullptr, engine);
     EXPECT_TRUE(result.status.ok()) << result.status.ToString();
@@ -80,12 +82,13 @@ class ResultCacheTest : public testing::Test {
   }
 
   // Submits a job and gives its result later.
-  std::future<Result> Begin(std::unique_ptr<EncodeJob> job) {
+  std::future<Result> Begin(std::unique_ptr<sched::EncodeJob> job) {
     auto promise = std::make_shared<std::promise<Result>>();
-    job->done = [promise](std::unique_ptr<EncodeJob> back, Status status) {
+    job->done = [promise](std::unique_ptr<sched::EncodeJob> back, Status status) {
       promise->set_value({std::move(status), std::move(back)});
     };
-    EXPECT_TRUE(cache_.Submit(Lease<EncoderEngine>(engine_.get()), std::move(job)).ok());
+    EXPECT_TRUE(
+        cache_.Submit(registry::Lease<engine::EncoderEngine>(engine_.get()), std::move(job)).ok());
     return promise->get_future();
   }
   // The model waits in its next batch until the returned function is called.
@@ -106,11 +109,11 @@ class ResultCacheTest : public testing::Test {
     };
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   std::atomic<int> worked_{0};
   std::function<void()> before_run_;
   ResultCache cache_{1 << 20, std::chrono::seconds(0), nullptr, &metrics_};
-  std::unique_ptr<EncoderEngine> engine_;
+  std::unique_ptr<engine::EncoderEngine> engine_;
 };
 
 TEST_F(ResultCacheTest, KnownRowsGoAroundTheModel) {
@@ -132,7 +135,7 @@ TEST_F(ResultCacheTest, WhateverChangesAResultIsInTheKey) {
   Values(Job({{6, 5}}), 1);
   Values(Job({{5}, {6}}), 2);
   Values(Job({{5, 6, 0}}), 1);
-  EXPECT_EQ(Values(Job({{5, 6}}, EncoderOutput::kLogits), 1).size(), 3u);
+  EXPECT_EQ(Values(Job({{5, 6}}, program::EncoderOutput::kLogits), 1).size(), 3u);
   auto job = Job({{5, 6}});
   job->type_ids = {0, 1};
   Values(std::move(job), 1);
@@ -163,8 +166,8 @@ TEST_F(ResultCacheTest, ClientsOfAnotherSaltShareNothing) {
 }
 
 TEST_F(ResultCacheTest, TokenEmbeddingsAreNotKept) {
-  EXPECT_EQ(Values(Job({{5, 6}}, EncoderOutput::kTokens), 1).size(), 8u);
-  EXPECT_EQ(Values(Job({{5, 6}}, EncoderOutput::kTokens), 1).size(), 8u);
+  EXPECT_EQ(Values(Job({{5, 6}}, program::EncoderOutput::kTokens), 1).size(), 8u);
+  EXPECT_EQ(Values(Job({{5, 6}}, program::EncoderOutput::kTokens), 1).size(), 8u);
 }
 
 TEST_F(ResultCacheTest, OffAndCleared) {
@@ -272,4 +275,4 @@ TEST_F(ResultCacheTest, EqualRowsFromManyThreads) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::encode

@@ -3,25 +3,25 @@
 #include <algorithm>
 #include <cstring>
 
-namespace penstock {
+namespace penstock::encode {
 namespace {
 
-std::string RemoteKeyOf(const EncoderEngine& engine, std::string_view text, uint64_t salt) {
-  if (salt == 0) return RemoteKey('t', {engine.fingerprint(), text});
-  return RemoteKey(
+std::string RemoteKeyOf(const engine::EncoderEngine& engine, std::string_view text, uint64_t salt) {
+  if (salt == 0) return cache::RemoteKey('t', {engine.fingerprint(), text});
+  return cache::RemoteKey(
       't', {engine.fingerprint(), text, {reinterpret_cast<const char*>(&salt), sizeof salt}});
 }
 
 }  // namespace
 
-TokenCache::TokenCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote,
-                       Metrics* metrics)
+TokenCache::TokenCache(size_t bytes, std::chrono::seconds ttl, cache::RemoteStore* remote,
+                       metrics::Metrics* metrics)
     : remote_(remote),
-      metrics_(MakeCacheMetrics("token", metrics)),
-      lru_(LruOptions{.bytes_max = bytes, .ttl = ttl}, &metrics_) {}
+      metrics_(cache::MakeCacheMetrics("token", metrics)),
+      lru_(cache::LruOptions{.bytes_max = bytes, .ttl = ttl}, &metrics_) {}
 
-Status TokenCache::EncodeText(const EncoderEngine& engine, std::string_view text, uint64_t salt,
-                              const StopCondition& stop, std::vector<int32_t>* ids) {
+Status TokenCache::EncodeText(const engine::EncoderEngine& engine, std::string_view text,
+                              uint64_t salt, const StopCondition& stop, std::vector<int32_t>* ids) {
   if (!lru_.enabled() || text.size() < kTextBytesMin) {
     return engine.tokenizer().EncodeTextUntil(text, stop, ids);
   }
@@ -45,7 +45,7 @@ Status TokenCache::EncodeText(const EncoderEngine& engine, std::string_view text
 }
 
 // Blocks this worker for some milliseconds at most.
-bool TokenCache::FromRemote(const std::string& key, const EncoderEngine& engine,
+bool TokenCache::FromRemote(const std::string& key, const engine::EncoderEngine& engine,
                             std::vector<int32_t>* ids) {
   const auto value = remote_->GetNow(key);
   if (!value || value->size() % sizeof(int32_t) != 0) return false;
@@ -56,4 +56,4 @@ bool TokenCache::FromRemote(const std::string& key, const EncoderEngine& engine,
                      [&](int32_t id) { return id >= 0 && id < vocab_size; });
 }
 
-}  // namespace penstock
+}  // namespace penstock::encode

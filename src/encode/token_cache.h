@@ -14,7 +14,7 @@
 #include "engine/encoder_engine.h"
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::encode {
 
 class TokenCache {
  public:
@@ -28,20 +28,22 @@ class TokenCache {
   static constexpr size_t kRemoteTextBytesMin = 32 << 10;
 
   // `bytes` 0: nothing is kept. `remote` may be null; it outlives the cache.
-  TokenCache(size_t bytes, std::chrono::seconds ttl, RemoteStore* remote, Metrics* metrics);
+  TokenCache(size_t bytes, std::chrono::seconds ttl, cache::RemoteStore* remote,
+             metrics::Metrics* metrics);
 
   // As engine.tokenizer().EncodeText. `salt` as RequestContext::cache_salt. Any thread.
-  Status EncodeText(const EncoderEngine& engine, std::string_view text, uint64_t salt,
+  Status EncodeText(const engine::EncoderEngine& engine, std::string_view text, uint64_t salt,
                     const StopCondition& stop, std::vector<int32_t>* ids);
   void Clear() { lru_.Clear(); }
   size_t bytes() const { return lru_.bytes(); }
 
  private:
-  bool FromRemote(const std::string& key, const EncoderEngine& engine, std::vector<int32_t>* ids);
+  bool FromRemote(const std::string& key, const engine::EncoderEngine& engine,
+                  std::vector<int32_t>* ids);
 
-  RemoteStore* const remote_;
-  const CacheMetrics metrics_;
-  ShardedLru lru_;
+  cache::RemoteStore* const remote_;
+  const cache::CacheMetrics metrics_;
+  cache::ShardedLru lru_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::encode

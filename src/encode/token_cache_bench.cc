@@ -9,20 +9,20 @@
 #include "encode/token_cache.h"
 #include "engine/fake_engine.h"
 
-namespace penstock {
+namespace penstock::encode {
 namespace {
 
 constexpr size_t kTexts = 4096;  // more than fit into the first caches of a processor
 
-std::unique_ptr<EncoderEngine> NewEngine(Metrics* metrics) {
-  EncoderParts parts = FakeParts(ModelTask::kEmbedding);
+std::unique_ptr<engine::EncoderEngine> NewEngine(metrics::Metrics* metrics) {
+  engine::EncoderParts parts = engine::FakeParts(families::ModelTask::kEmbedding);
   const char* path = std::getenv("PENSTOCK_TOKENIZER");
-  auto tokenizer = Tokenizer::FromFile(path != nullptr ? path : "tokenizer.json");
+  auto tokenizer = text::Tokenizer::FromFile(path != nullptr ? path : "tokenizer.json");
   if (!tokenizer.ok()) return nullptr;
   parts.tokenizer = *std::move(tokenizer);
-  EncoderEngineOptions options;
+  engine::EncoderEngineOptions options;
   options.name = "model";
-  return std::make_unique<EncoderEngine>(std::move(parts), options, metrics);
+  return std::make_unique<engine::EncoderEngine>(std::move(parts), options, metrics);
 }
 
 std::vector<std::string> Texts(size_t bytes) {
@@ -43,7 +43,7 @@ std::vector<std::string> Texts(size_t bytes) {
 }
 
 void Run(benchmark::State& state, size_t cache_bytes) {
-  Metrics metrics;
+  metrics::Metrics metrics;
   const auto engine = NewEngine(&metrics);
   if (engine == nullptr) {
     state.SkipWithError("set PENSTOCK_TOKENIZER to a tokenizer.json");
@@ -66,6 +66,6 @@ BENCHMARK(BM_Tokenized)->RangeMultiplier(2)->Range(32, 4096);
 BENCHMARK(BM_Found)->RangeMultiplier(2)->Range(32, 4096);
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::encode
 
 BENCHMARK_MAIN();

@@ -13,7 +13,7 @@
 
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 constexpr std::string_view kPrefix = "builtin:";
@@ -64,24 +64,24 @@ class Options {
     return Refuse(
         key, fmt::format("is '{}', not a number from {} to {}", Printable(text, 100), min, max));
   }
-  Expected<ElementType> Type(std::initializer_list<ElementType> only) {
+  Expected<signature::ElementType> Type(std::initializer_list<signature::ElementType> only) {
     const std::string text = Text("type", "FP32");
-    const std::optional<ElementType> type = ElementTypeOf(text);
+    const std::optional<signature::ElementType> type = signature::ElementTypeOf(text);
     if (!type)
       return Refuse("type", fmt::format("is '{}', which is not a type", Printable(text, 100)));
     if (only.size() == 0 || std::find(only.begin(), only.end(), *type) != only.end()) return *type;
     std::vector<std::string> names;
-    for (const ElementType one : only) names.push_back(ElementTypeName(one));
+    for (const signature::ElementType one : only) names.push_back(signature::ElementTypeName(one));
     return Refuse("type", fmt::format("is {}, not one of {}", text, fmt::join(names, ", ")));
   }
   // Of a row.
-  Expected<std::vector<DimensionRange>> Shape(const std::string& otherwise) {
+  Expected<std::vector<signature::DimensionRange>> Shape(const std::string& otherwise) {
     const std::string text = Text("shape", otherwise);
     const Status refused = Refuse(
         "shape", fmt::format("is '{}': numbers from 1, or -1, with x between them, {} at most, of "
                              "{} elements together at most",
                              Printable(text, 100), kRankMax, kRowElementsMax));
-    std::vector<DimensionRange> shape;
+    std::vector<signature::DimensionRange> shape;
     int64_t elements = 1;
     for (size_t from = 0; from <= text.size();) {
       const size_t to = std::min(text.find('x', from), text.size());
@@ -91,7 +91,8 @@ class Options {
           size > kRowElementsMax || shape.size() == kRankMax) {
         return refused;
       }
-      shape.push_back(size == -1 ? DimensionRange{0, -1} : DimensionRange{size, size});
+      shape.push_back(size == -1 ? signature::DimensionRange{0, -1}
+                                 : signature::DimensionRange{size, size});
       elements *= std::max<int64_t>(size, 1);
       if (elements > kRowElementsMax) return refused;
       from = to + 1;
@@ -119,18 +120,19 @@ class Options {
 // --- Runners ------------------------------------------------------------------------------------
 
 // Bytes of a row of each input.
-std::vector<size_t> RowBytes(const TensorSignature& signature) {
+std::vector<size_t> RowBytes(const signature::TensorSignature& signature) {
   std::vector<size_t> bytes;
   if (!signature.has_fixed_rows()) return bytes;
-  for (const TensorSpec& input : signature.inputs) {
-    bytes.push_back(*ElementCount(TensorSignature::RowShape(input)) * ElementBytes(input.type));
+  for (const signature::TensorSpec& input : signature.inputs) {
+    bytes.push_back(*signature::ElementCount(signature::TensorSignature::RowShape(input)) *
+                    signature::ElementBytes(input.type));
   }
   return bytes;
 }
 
-class IdentityRunner : public TensorRunner {
+class IdentityRunner : public signature::TensorRunner {
  public:
-  explicit IdentityRunner(const TensorSignature& signature)
+  explicit IdentityRunner(const signature::TensorSignature& signature)
       : row_bytes_(RowBytes(signature)), kept_(signature.inputs.size()) {}
 
   Status RunRows(uint32_t rows, uint32_t, std::span<const std::byte* const> inputs,
@@ -143,7 +145,8 @@ class IdentityRunner : public TensorRunner {
     return Status::Ok();
   }
 
-  Status Run(std::span<const TensorData> inputs, std::vector<TensorData>* outputs) override {
+  Status Run(std::span<const signature::TensorData> inputs,
+             std::vector<signature::TensorData>* outputs) override {
     outputs->resize(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       PENSTOCK_RETURN_IF_ERROR(Before(inputs[i].bytes, i == 0));
@@ -164,7 +167,8 @@ class IdentityRunner : public TensorRunner {
 
 class SlowRunner final : public IdentityRunner {
  public:
-  SlowRunner(const TensorSignature& signature, double ms) : IdentityRunner(signature), ms_(ms) {}
+  SlowRunner(const signature::TensorSignature& signature, double ms)
+      : IdentityRunner(signature), ms_(ms) {}
 
  private:
   Status Before(std::span<const std::byte>, bool first) override {
@@ -187,7 +191,7 @@ bool HasNegative(std::span<const std::byte> bytes) {
 
 class FailingRunner final : public IdentityRunner {
  public:
-  FailingRunner(const TensorSignature& signature, int64_t every)
+  FailingRunner(const signature::TensorSignature& signature, int64_t every)
       : IdentityRunner(signature), type_(signature.inputs[0].type), every_(every) {}
 
  private:
@@ -196,21 +200,22 @@ class FailingRunner final : public IdentityRunner {
       if (!first || ++runs_ % every_ != 0) return Status::Ok();
       return Status::Internal(fmt::format("run {} fails, as was asked for", runs_));
     }
-    const bool negative =
-        type_ == ElementType::kInt32 ? HasNegative<int32_t>(bytes) : HasNegative<float>(bytes);
+    const bool negative = type_ == signature::ElementType::kInt32 ? HasNegative<int32_t>(bytes)
+                                                                  : HasNegative<float>(bytes);
     if (!negative) return Status::Ok();
     return {StatusCode::kUnprocessable, "a value is negative"};
   }
 
-  const ElementType type_;
+  const signature::ElementType type_;
   const int64_t every_;  // 0: where a value is negative
   int64_t runs_ = 0;
 };
 
 template <typename T>
-class AddRunner final : public TensorRunner {
+class AddRunner final : public signature::TensorRunner {
  public:
-  explicit AddRunner(const TensorSignature& signature) : row_bytes_(RowBytes(signature)) {}
+  explicit AddRunner(const signature::TensorSignature& signature)
+      : row_bytes_(RowBytes(signature)) {}
 
   Status RunRows(uint32_t rows, uint32_t, std::span<const std::byte* const> inputs,
                  std::span<std::byte* const> outputs) override {
@@ -218,11 +223,12 @@ class AddRunner final : public TensorRunner {
     return Status::Ok();
   }
 
-  Status Run(std::span<const TensorData> inputs, std::vector<TensorData>* outputs) override {
+  Status Run(std::span<const signature::TensorData> inputs,
+             std::vector<signature::TensorData>* outputs) override {
     if (inputs[0].shape != inputs[1].shape) {
       return Status::InvalidArgument(
           fmt::format("INPUT0 has shape {} and INPUT1 {}; they must have the same",
-                      ShapeText(inputs[0].shape), ShapeText(inputs[1].shape)),
+                      signature::ShapeText(inputs[0].shape), signature::ShapeText(inputs[1].shape)),
           "INPUT1");
     }
     for (auto& kept : kept_) kept.resize(inputs[0].bytes.size());
@@ -250,21 +256,22 @@ class AddRunner final : public TensorRunner {
 
 // --- Models -------------------------------------------------------------------------------------
 
-TensorSpec Spec(const std::string& name, ElementType type, std::vector<DimensionRange> shape,
-                bool batched) {
+signature::TensorSpec Spec(const std::string& name, signature::ElementType type,
+                           std::vector<signature::DimensionRange> shape, bool batched) {
   if (batched) shape.insert(shape.begin(), {1, -1});
   return {name, type, std::move(shape)};
 }
 
 // What all models have: type, shape, batch. `inputs`, and as many outputs.
-Expected<TensorSignature> SignatureOf(Options* given, std::initializer_list<ElementType> types,
-                                      const char* shape, int64_t inputs, int32_t asked_batch) {
-  PENSTOCK_ASSIGN_OR_RETURN(const ElementType type, given->Type(types));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<DimensionRange> row, given->Shape(shape));
+Expected<signature::TensorSignature> SignatureOf(
+    Options* given, std::initializer_list<signature::ElementType> types, const char* shape,
+    int64_t inputs, int32_t asked_batch) {
+  PENSTOCK_ASSIGN_OR_RETURN(const signature::ElementType type, given->Type(types));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::vector<signature::DimensionRange> row, given->Shape(shape));
   PENSTOCK_ASSIGN_OR_RETURN(const int64_t batch,
                             given->Number<int64_t>("batch", 256, 0, kBatchMax));
   PENSTOCK_RETURN_IF_ERROR(given->CheckKnown());
-  TensorSignature signature;
+  signature::TensorSignature signature;
   signature.max_batch_size = asked_batch >= 0 ? asked_batch : static_cast<int32_t>(batch);
   const bool batched = signature.max_batch_size > 0;
   for (int64_t i = 0; i < inputs; ++i) {
@@ -284,19 +291,20 @@ Status FillIdentity(Options* given, const TensorEngineOptions& options, TensorEn
                             given->Number<int64_t>("inputs", 1, 1, kInputsMax));
   PENSTOCK_ASSIGN_OR_RETURN(parts->signature,
                             SignatureOf(given, {}, "32", inputs, options.max_batch_size));
-  AddRunners(options.replicas, parts, [](const TensorSignature& signature) {
+  AddRunners(options.replicas, parts, [](const signature::TensorSignature& signature) {
     return std::make_unique<IdentityRunner>(signature);
   });
   return Status::Ok();
 }
 
 Status FillAdd(Options* given, const TensorEngineOptions& options, TensorEngineParts* parts) {
-  PENSTOCK_ASSIGN_OR_RETURN(parts->signature,
-                            SignatureOf(given, {ElementType::kFp32, ElementType::kInt32}, "16", 2,
-                                        options.max_batch_size));
-  AddRunners(options.replicas, parts, [](const TensorSignature& signature) {
-    std::unique_ptr<TensorRunner> runner;
-    if (signature.inputs[0].type == ElementType::kInt32) {
+  PENSTOCK_ASSIGN_OR_RETURN(
+      parts->signature,
+      SignatureOf(given, {signature::ElementType::kFp32, signature::ElementType::kInt32}, "16", 2,
+                  options.max_batch_size));
+  AddRunners(options.replicas, parts, [](const signature::TensorSignature& signature) {
+    std::unique_ptr<signature::TensorRunner> runner;
+    if (signature.inputs[0].type == signature::ElementType::kInt32) {
       runner = std::make_unique<AddRunner<uint32_t>>(signature);
     } else {
       runner = std::make_unique<AddRunner<float>>(signature);
@@ -312,7 +320,7 @@ Status FillSlow(Options* given, const TensorEngineOptions& options, TensorEngine
                             given->Number<int64_t>("inputs", 1, 1, kInputsMax));
   PENSTOCK_ASSIGN_OR_RETURN(parts->signature,
                             SignatureOf(given, {}, "32", inputs, options.max_batch_size));
-  AddRunners(options.replicas, parts, [ms](const TensorSignature& signature) {
+  AddRunners(options.replicas, parts, [ms](const signature::TensorSignature& signature) {
     return std::make_unique<SlowRunner>(signature, ms);
   });
   return Status::Ok();
@@ -321,10 +329,11 @@ Status FillSlow(Options* given, const TensorEngineOptions& options, TensorEngine
 Status FillFailing(Options* given, const TensorEngineOptions& options, TensorEngineParts* parts) {
   PENSTOCK_ASSIGN_OR_RETURN(const int64_t every,
                             given->Number<int64_t>("every", 0, 0, int64_t{1} << 40));
-  PENSTOCK_ASSIGN_OR_RETURN(parts->signature,
-                            SignatureOf(given, {ElementType::kFp32, ElementType::kInt32}, "32", 1,
-                                        options.max_batch_size));
-  AddRunners(options.replicas, parts, [every](const TensorSignature& signature) {
+  PENSTOCK_ASSIGN_OR_RETURN(
+      parts->signature,
+      SignatureOf(given, {signature::ElementType::kFp32, signature::ElementType::kInt32}, "32", 1,
+                  options.max_batch_size));
+  AddRunners(options.replicas, parts, [every](const signature::TensorSignature& signature) {
     return std::make_unique<FailingRunner>(signature, every);
   });
   return Status::Ok();
@@ -376,4 +385,4 @@ Expected<TensorEngineParts> MakeBuiltinModel(const std::string& reference,
   return parts;
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -18,7 +18,7 @@
 #include "common/status.h"
 #include "engine/tensor_engine.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 // Whether a reference names a built-in model, be it one that is there or not.
 bool IsBuiltinModel(const std::string& reference);
@@ -31,4 +31,4 @@ std::string BuiltinModelName(const std::string& reference);
 Expected<TensorEngineParts> MakeBuiltinModel(const std::string& reference,
                                              const TensorEngineOptions& options);
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 using testing::ElementsAre;
@@ -27,7 +27,7 @@ Status Refused(const std::string& reference) {
 }
 
 template <typename T>
-std::vector<T> RunRows(TensorRunner* runner, const std::vector<std::vector<T>>& inputs,
+std::vector<T> RunRows(signature::TensorRunner* runner, const std::vector<std::vector<T>>& inputs,
                        size_t outputs, uint32_t rows, Status* status) {
   std::vector<const std::byte*> in;
   for (const auto& input : inputs) in.push_back(std::as_bytes(std::span(input)).data());
@@ -46,18 +46,19 @@ TEST(BuiltinModels, IdentityHasTheShapeThatIsAskedFor) {
   EXPECT_THAT(parts.signature.outputs, SizeIs(2));
   EXPECT_EQ(parts.signature.inputs[1].name, "INPUT1");
   EXPECT_EQ(parts.signature.outputs[1].name, "OUTPUT1");
-  EXPECT_EQ(parts.signature.inputs[1].type, ElementType::kUint8);
-  EXPECT_EQ(ShapeText(parts.signature.inputs[1].shape), "[1..,3,2]");
+  EXPECT_EQ(parts.signature.inputs[1].type, signature::ElementType::kUint8);
+  EXPECT_EQ(signature::ShapeText(parts.signature.inputs[1].shape), "[1..,3,2]");
   EXPECT_EQ(parts.signature.max_batch_size, 7);
   EXPECT_TRUE(parts.signature.has_fixed_rows());
   EXPECT_FALSE(Made("builtin:identity?type=BYTES").signature.has_fixed_rows());
   EXPECT_FALSE(Made("builtin:identity?shape=-1x2").signature.has_fixed_rows());
   const TensorEngineParts single = Made("builtin:identity?shape=-1x2&batch=0");
-  EXPECT_EQ(ShapeText(single.signature.inputs[0].shape), "[-1,2]");
+  EXPECT_EQ(signature::ShapeText(single.signature.inputs[0].shape), "[-1,2]");
   EXPECT_EQ(single.signature.max_batch_size, 0);
   // What the server is told goes before what the reference says.
   EXPECT_EQ(Made("builtin:identity?batch=7", 5).signature.max_batch_size, 5);
-  EXPECT_EQ(ShapeText(Made("builtin:identity?batch=7", 0).signature.inputs[0].shape), "[32]");
+  EXPECT_EQ(signature::ShapeText(Made("builtin:identity?batch=7", 0).signature.inputs[0].shape),
+            "[32]");
 }
 
 TEST(BuiltinModels, AddGivesSumAndDifference) {
@@ -77,11 +78,11 @@ TEST(BuiltinModels, AddOfDifferentShapesIsRefused) {
   const TensorEngineParts add = Made("builtin:add?shape=-1&batch=0");
   const std::vector<float> values = {1, 2};
   const auto bytes = std::as_bytes(std::span(values));
-  std::vector<TensorData> outputs;
-  const std::vector<TensorData> equal = {{{2}, bytes}, {{2}, bytes}};
+  std::vector<signature::TensorData> outputs;
+  const std::vector<signature::TensorData> equal = {{{2}, bytes}, {{2}, bytes}};
   ASSERT_TRUE(add.runners[0]->Run(equal, &outputs).ok());
   EXPECT_THAT(outputs[1].shape, ElementsAre(2));
-  const std::vector<TensorData> unequal = {{{2}, bytes}, {{1}, bytes.first(4)}};
+  const std::vector<signature::TensorData> unequal = {{{2}, bytes}, {{1}, bytes.first(4)}};
   EXPECT_EQ(add.runners[0]->Run(unequal, &outputs).code(), StatusCode::kInvalidArgument);
 }
 
@@ -140,4 +141,4 @@ TEST(BuiltinModels, NamesOfReferences) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 // By the numbers of Capability.
@@ -25,7 +25,7 @@ const CapabilityText& TextOf(Capability capability) {
 
 const char* ModelPurposeName(const ModelPurpose& purpose) {
   const char* const task = TextOf(purpose.capability).task;
-  return task != nullptr ? task : ModelTaskName(purpose.task);
+  return task != nullptr ? task : families::ModelTaskName(purpose.task);
 }
 
 Expected<ModelPurpose> ParseModelPurpose(const std::string& name) {
@@ -33,11 +33,11 @@ Expected<ModelPurpose> ParseModelPurpose(const std::string& name) {
     const CapabilityText& text = TextOf(capability);
     if (name == text.task || name == text.verb) return ModelPurpose{.capability = capability};
   }
-  using Named = std::pair<const char*, ModelTask>;
-  for (const auto& [verb, task] :
-       {Named{"embed", ModelTask::kEmbedding}, Named{"rerank", ModelTask::kReranking},
-        Named{"classify", ModelTask::kClassification}}) {
-    if (name == verb || name == ModelTaskName(task)) return ModelPurpose{.task = task};
+  using Named = std::pair<const char*, families::ModelTask>;
+  for (const auto& [verb, task] : {Named{"embed", families::ModelTask::kEmbedding},
+                                   Named{"rerank", families::ModelTask::kReranking},
+                                   Named{"classify", families::ModelTask::kClassification}}) {
+    if (name == verb || name == families::ModelTaskName(task)) return ModelPurpose{.task = task};
   }
   return Status::InvalidArgument(
       fmt::format(
@@ -47,4 +47,4 @@ Expected<ModelPurpose> ParseModelPurpose(const std::string& name) {
       "task");
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "families/model_folder.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 enum class Capability : uint8_t {
   kEncode,    // vectors and scores of texts
@@ -32,7 +32,7 @@ const CapabilityText& TextOf(Capability capability);
 // What a model does.
 struct ModelPurpose {
   Capability capability = kUsualCapability;
-  ModelTask task = ModelTask::kEmbedding;  // where it encodes
+  families::ModelTask task = families::ModelTask::kEmbedding;  // where it encodes
   bool encodes() const { return capability == Capability::kEncode; }
   bool operator==(const ModelPurpose& other) const {
     return capability == other.capability && (!encodes() || task == other.task);
@@ -43,4 +43,4 @@ const char* ModelPurposeName(const ModelPurpose& purpose);
 // These names, and embed, rerank, classify, generate; kInvalidArgument lists them.
 Expected<ModelPurpose> ParseModelPurpose(const std::string& name);
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -9,7 +9,7 @@
 #include "common/log.h"
 #include "generate/model_defaults.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 // Of the memory that is available once the weights are loaded. Only what is used takes memory.
@@ -17,12 +17,12 @@ constexpr double kCacheShare = 0.5;
 
 }  // namespace
 
-std::vector<int32_t> FitCacheBlocks(const TextModel& model, int32_t sequences,
+std::vector<int32_t> FitCacheBlocks(const generate::TextModel& model, int32_t sequences,
                                     uint64_t cache_bytes) {
-  const std::vector<CacheGroup> groups = CacheGroups(model.decoder->program());
-  const std::vector<int32_t> least = LeastCacheBlocks(groups, model.context());
+  const std::vector<CacheGroup> groups = program::CacheGroups(model.decoder->program());
+  const std::vector<int32_t> least = generate::LeastCacheBlocks(groups, model.context());
   std::vector<int32_t> blocks =
-      ChooseCacheBlocks(groups, model.context(), kCacheContexts * least[0], sequences);
+      generate::ChooseCacheBlocks(groups, model.context(), kCacheContexts * least[0], sequences);
   const double room =
       cache_bytes > 0
           ? static_cast<double>(cache_bytes)
@@ -46,32 +46,34 @@ std::vector<int32_t> FitCacheBlocks(const TextModel& model, int32_t sequences,
 
 Expected<std::unique_ptr<DecoderEngine>> DecoderEngine::Load(const std::string& path,
                                                              const DecoderEngineOptions& options,
-                                                             Backend* backend, Metrics* metrics) {
+                                                             program::Backend* backend,
+                                                             metrics::Metrics* metrics) {
   const auto begun = Clock::now();
-  TextModelOptions limited = options.model;
+  generate::TextModelOptions limited = options.model;
   limited.memory_bytes = options.granted.weights + options.granted.cache;
-  PENSTOCK_ASSIGN_OR_RETURN(auto model, TextModel::Load(path, backend, limited));
-  OverrideDefaults(options.sampling, model.get());
+  PENSTOCK_ASSIGN_OR_RETURN(auto model, generate::TextModel::Load(path, backend, limited));
+  generate::OverrideDefaults(options.sampling, model.get());
   PENSTOCK_ASSIGN_OR_RETURN(
       ModelTemplates templates,
       ModelTemplates::Make(model->chat_templates, options.chat_template, options.name));
-  const std::optional<DType> dtype = options.model.dtype;
-  PENSTOCK_RETURN_IF_ERROR(CheckLoad(
+  const std::optional<numbers::DType> dtype = options.model.dtype;
+  PENSTOCK_RETURN_IF_ERROR(checks::CheckLoad(
       {.name = options.name,
        .path = path,
        .fingerprint = "",
-       .settings =
-           fmt::format("{} {}", dtype ? DTypeName(*dtype) : "auto", DTypeName(model->cache_type)),
+       .settings = fmt::format("{} {}", dtype ? numbers::DTypeName(*dtype) : "auto",
+                               numbers::DTypeName(model->cache_type)),
        .begun = begun},
       options.check, backend, *model));
-  DecodeSchedulerOptions made = options.scheduler;
+  generate::DecodeSchedulerOptions made = options.scheduler;
   made.model = options.name;
   made.gate = &backend->gate();
   if (made.cache_blocks.empty()) {
     made.cache_blocks = FitCacheBlocks(*model, made.sequences_max, options.granted.cache);
   }
-  PENSTOCK_ASSIGN_OR_RETURN(auto scheduler, DecodeScheduler::Make(model.get(), made, metrics));
-  for (const CacheGroupStats& group : scheduler->stats().groups) {
+  PENSTOCK_ASSIGN_OR_RETURN(auto scheduler,
+                            generate::DecodeScheduler::Make(model.get(), made, metrics));
+  for (const generate::CacheGroupStats& group : scheduler->stats().groups) {
     LogDebug("{}: context {}, {} blocks of cache, {}", options.name, scheduler->context(),
              group.blocks, kCacheKindNames[static_cast<size_t>(group.kind)]);
   }
@@ -80,22 +82,23 @@ Expected<std::unique_ptr<DecoderEngine>> DecoderEngine::Load(const std::string& 
 }
 
 DecoderEngine::DecoderEngine(std::string path, DecoderEngineOptions options,
-                             ModelTemplates templates, std::unique_ptr<TextModel> model,
-                             std::unique_ptr<DecodeScheduler> scheduler, const Backend& backend)
+                             ModelTemplates templates, std::unique_ptr<generate::TextModel> model,
+                             std::unique_ptr<generate::DecodeScheduler> scheduler,
+                             const program::Backend& backend)
     : path_(std::move(path)),
       options_(std::move(options)),
       templates_(std::move(templates)),
       model_(std::move(model)),
       scheduler_(std::move(scheduler)) {
-  const DecoderModel& decoder = *model_->decoder;
+  const models::DecoderModel& decoder = *model_->decoder;
   info_.hidden_size = decoder.config().hidden_size;
   info_.max_tokens = context();
   info_.parameters = decoder.parameters();
   info_.weight_bytes = decoder.weight_bytes();
-  info_.cache_bytes = scheduler_->stats().BytesOf(&CacheGroupStats::blocks);
+  info_.cache_bytes = scheduler_->stats().BytesOf(&generate::CacheGroupStats::blocks);
   info_.activation_bytes = scheduler_->HeldBytes();
   info_.backend = backend.name();
-  info_.dtype = LayerDType(decoder.program());
+  info_.dtype = program::LayerDType(decoder.program());
   loaded_unix_s_ = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();
@@ -106,4 +109,4 @@ uint64_t DecoderEngine::ReleaseMemory() {
   return 0;
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -15,19 +15,19 @@
 #include "metrics/metrics.h"
 #include "program/backend.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 struct DecoderEngineOptions {
   std::string name;  // as served
   std::string revision;
-  TextModelOptions model;
+  generate::TextModelOptions model;
   std::string chat_template;  // as ModelTemplates::Make: the name of one, or a file; "": its own
   // In place of what the model's files recommend, where it is given.
-  GenerationDefaults sampling;
+  sample::GenerationDefaults sampling;
   // `model` is set to the name, `gate` to the backend's. Without cache_blocks: see FitCacheBlocks.
-  DecodeSchedulerOptions scheduler;
+  generate::DecodeSchedulerOptions scheduler;
   ModelBytes granted;  // the memory it may take; 0: a share of what there is
-  ModelCheckOptions check;
+  checks::ModelCheckOptions check;
 };
 
 class DecoderEngine final : public Model {
@@ -39,7 +39,8 @@ class DecoderEngine final : public Model {
   // DecodeScheduler::Make and, with options.check, CheckLoad.
   static Expected<std::unique_ptr<DecoderEngine>> Load(const std::string& path,
                                                        const DecoderEngineOptions& options,
-                                                       Backend* backend, Metrics* metrics);
+                                                       program::Backend* backend,
+                                                       metrics::Metrics* metrics);
 
   const std::string& name() const override { return options_.name; }
   const EngineInfo& info() const override { return info_; }
@@ -51,30 +52,31 @@ class DecoderEngine final : public Model {
   ModelPurpose purpose() const override { return {.capability = kCapability}; }
 
   const std::string& revision() const { return options_.revision; }
-  const TextModel& model() const { return *model_; }
-  const Tokenizer& tokenizer() const { return *model_->tokenizer; }
+  const generate::TextModel& model() const { return *model_; }
+  const text::Tokenizer& tokenizer() const { return *model_->tokenizer; }
   // Tokens of prompt and text together.
   int32_t context() const { return scheduler_->context(); }
   int32_t sequences_max() const { return options_.scheduler.sequences_max; }
   // The template of a conversation; see ModelTemplates::For.
-  const Expected<ChatTemplate>& chat_template(bool has_tools) const {
+  const Expected<chat::ChatTemplate>& chat_template(bool has_tools) const {
     return templates_.For(has_tools);
   }
-  DecodeScheduler& scheduler() { return *scheduler_; }
+  generate::DecodeScheduler& scheduler() { return *scheduler_; }
   int64_t loaded_unix_s() const { return loaded_unix_s_; }
 
  private:
   DecoderEngine(std::string path, DecoderEngineOptions options, ModelTemplates templates,
-                std::unique_ptr<TextModel> model, std::unique_ptr<DecodeScheduler> scheduler,
-                const Backend& backend);
+                std::unique_ptr<generate::TextModel> model,
+                std::unique_ptr<generate::DecodeScheduler> scheduler,
+                const program::Backend& backend);
 
   const std::string path_;
   const DecoderEngineOptions options_;
   EngineInfo info_;
   int64_t loaded_unix_s_ = 0;
   const ModelTemplates templates_;
-  std::unique_ptr<TextModel> model_;
-  std::unique_ptr<DecodeScheduler> scheduler_;
+  std::unique_ptr<generate::TextModel> model_;
+  std::unique_ptr<generate::DecodeScheduler> scheduler_;
 };
 
 // Texts of the whole context whose keys and values are wanted, where nothing is asked for.
@@ -82,7 +84,7 @@ inline constexpr int32_t kCacheContexts = 8;
 // DecodeSchedulerOptions::cache_blocks where nothing is asked for: those of kCacheContexts texts of
 // the whole context, and as ChooseCacheBlocks for `sequences` that run, cut to a share of the memory
 // that is available, or to `cache_bytes` if that is not 0, but at least those of one context.
-std::vector<int32_t> FitCacheBlocks(const TextModel& model, int32_t sequences,
+std::vector<int32_t> FitCacheBlocks(const generate::TextModel& model, int32_t sequences,
                                     uint64_t cache_bytes = 0);
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -11,20 +11,22 @@
 #include "generate/tiny_model_test_util.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 using testing::HasSubstr;
 
 const std::string kGoldens = PENSTOCK_GOLDEN_DIR;
 
-class TextOf final : public DecodeSink {
+class TextOf final : public generate::DecodeSink {
  public:
-  void OnToken(int32_t, const GeneratedToken& token, std::string_view) noexcept override {
+  void OnToken(int32_t, const generate::GeneratedToken& token, std::string_view) noexcept override {
     ids.push_back(token.id);
   }
-  void OnSampleEnd(int32_t, FinishReason, std::string_view, int) noexcept override {}
-  void OnEnd(const Status& status, const DecodeUsage&) noexcept override { end.set_value(status); }
+  void OnSampleEnd(int32_t, generate::FinishReason, std::string_view, int) noexcept override {}
+  void OnEnd(const Status& status, const generate::DecodeUsage&) noexcept override {
+    end.set_value(status);
+  }
   std::vector<int32_t> ids;
   std::promise<Status> end;
 };
@@ -32,12 +34,12 @@ class TextOf final : public DecodeSink {
 class DecoderEngineTest : public testing::Test {
  protected:
   DecoderEngineTest()
-      : backend_(*NewCpuBackend({2, false, ""})), registry_(backend_.get(), &metrics_) {
+      : backend_(*cpu::NewCpuBackend({2, false, ""})), registry_(backend_.get(), &metrics_) {
     Add("text", "/decoders/llama");
     Add("vectors", "/models/bert_mean_normalize");
   }
   void Add(const char* name, const std::string& folder) {
-    ModelSpec spec;
+    registry::ModelSpec spec;
     spec.name = name;
     spec.reference = kGoldens + folder;
     EXPECT_TRUE(registry_.Add(spec).ok());
@@ -48,9 +50,9 @@ class DecoderEngineTest : public testing::Test {
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
 
-  Metrics metrics_;
-  std::unique_ptr<Backend> backend_;
-  Registry registry_;
+  metrics::Metrics metrics_;
+  std::unique_ptr<program::Backend> backend_;
+  registry::Registry registry_;
 };
 
 TEST_F(DecoderEngineTest, StandsInTheRegistryBesideAnEncoder) {
@@ -77,7 +79,7 @@ std::string WithConfig(const TempFolder& folder, const std::string& config) {
 }
 
 TEST_F(DecoderEngineTest, TemplatesAndSpecialTokensComeFromTheFiles) {
-  ModelSpec spec;
+  registry::ModelSpec spec;
   spec.name = "chat";
   const TempFolder folder;
   spec.reference = WithConfig(
@@ -88,7 +90,7 @@ TEST_F(DecoderEngineTest, TemplatesAndSpecialTokensComeFromTheFiles) {
   spec.options.decoder.chat_template = "tool_use";
   ASSERT_TRUE(registry_.Add(spec).ok());
   Load();
-  const Lease<DecoderEngine> chat = *registry_.Find<DecoderEngine>("chat");
+  const registry::Lease<DecoderEngine> chat = *registry_.Find<DecoderEngine>("chat");
   EXPECT_EQ(chat->chat_template(false)->source(), "d");
   EXPECT_EQ(chat->chat_template(true)->source(), "t");
   using Text = std::pair<std::string, std::string>;
@@ -101,7 +103,7 @@ TEST_F(DecoderEngineTest, TemplatesAndSpecialTokensComeFromTheFiles) {
 }
 
 TEST_F(DecoderEngineTest, ATemplateThatIsNotThereFailsTheModel) {
-  ModelSpec spec;
+  registry::ModelSpec spec;
   spec.name = "chat";
   spec.reference = kGoldens + "/decoders/llama";
   spec.options.decoder.chat_template = "rag";
@@ -114,11 +116,11 @@ TEST_F(DecoderEngineTest, GeneratesAndIsUnloaded) {
   Load();
   auto sink = std::make_shared<TextOf>();
   {
-    const Lease<DecoderEngine> lease = *registry_.Find<DecoderEngine>("text");
+    const registry::Lease<DecoderEngine> lease = *registry_.Find<DecoderEngine>("text");
     EXPECT_GT(lease->context(), 16);
     EXPECT_EQ(lease->info().max_tokens, lease->context());
     EXPECT_EQ(lease->info().dtype, backend_->preferred_dtype());
-    auto job = std::make_unique<DecodeJob>();
+    auto job = std::make_unique<generate::DecodeJob>();
     job->prompt = {1, 2, 3};
     job->sampling.max_tokens = 8;
     job->sampling.ignore_eos = true;
@@ -135,12 +137,13 @@ TEST_F(DecoderEngineTest, GeneratesAndIsUnloaded) {
 }
 
 TEST(FitCacheBlocks, WindowsNeedFewBlocks) {
-  const TinyModel plain(8192, *NewCpuBackend({2, false, ""}));
+  const generate::TinyModel plain(8192, *cpu::NewCpuBackend({2, false, ""}));
   EXPECT_THAT(FitCacheBlocks(plain.model(), 64), testing::ElementsAre(8 * 256));
-  const TinyModel windowed(8192, *NewCpuBackend({2, false, ""}), 64);
+  const generate::TinyModel windowed(8192, *cpu::NewCpuBackend({2, false, ""}), 64);
   // One that runs a prompt, 63 that decode, and an eighth of the others.
-  EXPECT_THAT(LeastCacheBlocks(CacheGroups(windowed.model().decoder->program()), 8192),
-              testing::ElementsAre(256, 20));
+  EXPECT_THAT(
+      generate::LeastCacheBlocks(program::CacheGroups(windowed.model().decoder->program()), 8192),
+      testing::ElementsAre(256, 20));
   EXPECT_THAT(FitCacheBlocks(windowed.model(), 64),
               testing::ElementsAre(8 * 256, 20 + 63 * 5 + 256));
   const std::vector<uint64_t> layers = windowed.model().cache_block_bytes();
@@ -149,4 +152,4 @@ TEST(FitCacheBlocks, WindowsNeedFewBlocks) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -7,11 +7,12 @@
 #include "engine/encoder_engine.h"
 #include "program/backend.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 // `parts` has the folder, of a decoder, with its pooling. Sets the tokenizer, the runners and what
 // is known of the model; folder.pair_template is that of a chat template, if there is one. Errors
 // name the file, tensor or setting.
-Status LoadDecoderParts(const EncoderEngineOptions& options, Backend* backend, EncoderParts* parts);
+Status LoadDecoderParts(const EncoderEngineOptions& options, program::Backend* backend,
+                        EncoderParts* parts);
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -8,7 +8,7 @@
 #include "common/exception_status.h"
 #include "common/memory.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 namespace {
 
@@ -18,8 +18,9 @@ constexpr std::chrono::seconds kSharedFor{1};
 }  // namespace
 
 struct DecoderRunner::Memory {
-  Memory(std::unique_ptr<ProgramRun> step_run, std::unique_ptr<ProgramRun> head_run,
-         int32_t row_count, int32_t blocks, int32_t cached, int32_t context)
+  Memory(std::unique_ptr<program::ProgramRun> step_run,
+         std::unique_ptr<program::ProgramRun> head_run, int32_t row_count, int32_t blocks,
+         int32_t cached, int32_t context)
       : run(std::move(step_run)),
         head(std::move(head_run)),
         rows(row_count),
@@ -31,30 +32,31 @@ struct DecoderRunner::Memory {
         ids_of_rows(static_cast<size_t>(std::max(row_count, context))) {}
 
   // The sequence at a place of the step under way.
-  Sequence& At(size_t place, bool caches) {
+  kv::Sequence& At(size_t place, bool caches) {
     auto& list = caches ? caching : plain;
     while (list.size() <= place) {
-      list.push_back(std::make_unique<Sequence>(&pools, caches ? &cache : nullptr, context_tokens));
+      list.push_back(
+          std::make_unique<kv::Sequence>(&pools, caches ? &cache : nullptr, context_tokens));
     }
     return *list[place];
   }
   uint64_t bytes() const { return run->HeldBytes() + run->CommittedBytes() + head->HeldBytes(); }
   // Drops what was cached longest ago, and gives pages back.
   void Trim() {
-    BlockPool& pool = pools[0];
+    kv::BlockPool& pool = pools[0];
     const int32_t over = pool.counts().idle - cached_max;
     if (over > 0) pool.EvictIdleSince(INT64_MAX, over);
     const size_t count = pool.Uncommit(2 * rows / kKvBlockTokens, spare_blocks);
     if (count > 0) run->ReleaseBlocks(0, std::span(spare_blocks).first(count));
   }
 
-  std::unique_ptr<ProgramRun> run;
-  std::unique_ptr<ProgramRun> head;
+  std::unique_ptr<program::ProgramRun> run;
+  std::unique_ptr<program::ProgramRun> head;
   const int32_t rows;  // of a step
   const int32_t cached_max;
-  CachePools pools;
-  PrefixCache cache;
-  std::vector<std::unique_ptr<Sequence>> caching, plain;
+  kv::CachePools pools;
+  kv::PrefixCache cache;
+  std::vector<std::unique_ptr<kv::Sequence>> caching, plain;
   std::vector<int32_t> spare_blocks;
   const int32_t context_tokens;
   std::vector<int32_t> ids_of_rows;  // the head's batches want ids, which nothing reads
@@ -64,8 +66,8 @@ struct DecoderRunner::Memory {
 // One batch on its way through the steps.
 class DecoderRunner::BatchRun {
  public:
-  BatchRun(const EmbeddingDecoder& model, Memory* memory, const PackedBatch& batch,
-           EncoderOutput output, std::span<float* const> sinks)
+  BatchRun(const models::EmbeddingDecoder& model, Memory* memory, const program::PackedBatch& batch,
+           program::EncoderOutput output, std::span<float* const> sinks)
       : model_(model),
         memory_(*memory),
         batch_(batch),
@@ -79,7 +81,7 @@ class DecoderRunner::BatchRun {
   }
 
   // Others are let in between steps, and sequences that nobody waits for any more are left out.
-  Status Run(BatchPause* pause, Clock::time_point* shared_until) {
+  Status Run(program::BatchPause* pause, Clock::time_point* shared_until) {
     while (true) {
       const bool shared = model_.causal() && Clock::now() < *shared_until;
       DropUnwanted(pause);
@@ -97,7 +99,7 @@ class DecoderRunner::BatchRun {
   // A sequence in the step under way.
   struct Piece {
     size_t index = 0;
-    Sequence* sequence = nullptr;
+    kv::Sequence* sequence = nullptr;
     int32_t rows = 0;
     bool last = false;       // the sequence ends with this step
     bool long_rope = false;  // CachedSequence's
@@ -108,11 +110,11 @@ class DecoderRunner::BatchRun {
                               static_cast<size_t>(batch_.length(index)));
   }
 
-  static bool Wanted(BatchPause* pause, size_t index) {
+  static bool Wanted(program::BatchPause* pause, size_t index) {
     return pause == nullptr || pause->Wanted(index);
   }
 
-  void DropUnwanted(BatchPause* pause) {
+  void DropUnwanted(program::BatchPause* pause) {
     if (pieces_.empty() || Wanted(pause, pieces_[0].index)) return;
     pieces_[0].sequence->Release();
     pieces_.clear();
@@ -121,7 +123,7 @@ class DecoderRunner::BatchRun {
 
   // The sequence that goes on, if there is one, then whole ones as they fit; or, alone, the
   // beginning of one that fits no step.
-  Status FillStep(int32_t room, BatchPause* pause) {
+  Status FillStep(int32_t room, program::BatchPause* pause) {
     room = std::min(room, memory_.rows);
     if (!pieces_.empty()) {
       PENSTOCK_RETURN_IF_ERROR(Plan(&pieces_[0], room));
@@ -208,7 +210,7 @@ class DecoderRunner::BatchRun {
   // The head over rows of states; `offsets` cut them into sequences.
   Status RunHead(std::span<const float> states, std::span<const int32_t> offsets,
                  std::span<const int32_t> skip, std::span<float* const> sinks) {
-    PackedBatch batch;
+    program::PackedBatch batch;
     batch.ids = std::span(memory_.ids_of_rows).first(states.size() / width_);
     batch.offsets = offsets;
     batch.pool_skip = skip;
@@ -241,7 +243,7 @@ class DecoderRunner::BatchRun {
 
   Status DeliverAll(const Piece& piece, std::span<const float> states) {
     const auto past = static_cast<size_t>(piece.sequence->length());
-    if (output_ == EncoderOutput::kTokens) {
+    if (output_ == program::EncoderOutput::kTokens) {
       std::copy(states.begin(), states.end(), sinks_[piece.index] + past * width_);
       return Status::Ok();
     }
@@ -257,10 +259,10 @@ class DecoderRunner::BatchRun {
     return RunHead(whole ? states : memory_.states, offsets, skip, sinks_.subspan(piece.index, 1));
   }
 
-  const EmbeddingDecoder& model_;
+  const models::EmbeddingDecoder& model_;
   Memory& memory_;
-  const PackedBatch& batch_;
-  const EncoderOutput output_;
+  const program::PackedBatch& batch_;
+  const program::EncoderOutput output_;
   const std::span<float* const> sinks_;
   const size_t width_;
   const bool all_states_;
@@ -270,12 +272,12 @@ class DecoderRunner::BatchRun {
   uint64_t cached_tokens_ = 0;
   std::vector<Piece> pieces_;
   std::vector<int32_t> ids_, picked_, offsets_;
-  std::vector<CachedSequence> sequences_;
+  std::vector<program::CachedSequence> sequences_;
   std::vector<float*> sinks_now_;
 };
 
-DecoderRunner::DecoderRunner(std::shared_ptr<const EmbeddingDecoder> model, const Backend* backend,
-                             DType cache_type)
+DecoderRunner::DecoderRunner(std::shared_ptr<const models::EmbeddingDecoder> model,
+                             const program::Backend* backend, numbers::DType cache_type)
     : model_(std::move(model)), backend_(backend), cache_type_(cache_type) {}
 
 DecoderRunner::~DecoderRunner() = default;
@@ -285,11 +287,11 @@ Status DecoderRunner::Prepare(int32_t rows) {
   if (memory_ != nullptr && memory_->rows >= rows) return Status::Ok();
   memory_.reset();
   const int32_t context = model_->max_tokens();
-  PrepareOptions options;
+  program::PrepareOptions options;
   options.cache_type = cache_type_;
   options.rows = options.picks = rows;
-  const int64_t token_bytes =
-      KvBytesPerToken(model_->decoder().config(), cache_type_ == DType::kF32 ? 4 : 2);
+  const int64_t token_bytes = families::KvBytesPerToken(
+      model_->decoder().config(), cache_type_ == numbers::DType::kF32 ? 4 : 2);
   const int32_t context_blocks = BlocksOfTokens(context);
   const auto cached = static_cast<int32_t>(
       std::min<int64_t>(kCachedBytesMax / (token_bytes * kKvBlockTokens), 4 * context_blocks + 64));
@@ -304,7 +306,7 @@ Status DecoderRunner::Prepare(int32_t rows) {
   return Status::Ok();
 }
 
-Status DecoderRunner::Run(const PackedBatch& batch, EncoderOutput output,
+Status DecoderRunner::Run(const program::PackedBatch& batch, program::EncoderOutput output,
                           std::span<float* const> sinks) {
   if (model_->OutputWidth(output) == 0) {
     return Status::InvalidArgument("this model does not give that output", "model");
@@ -355,4 +357,4 @@ uint64_t DecoderRunner::ReleaseMemory() {
   return released;
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

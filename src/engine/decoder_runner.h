@@ -33,9 +33,9 @@
 #include "program/encoder_runner.h"
 #include "program/program_run.h"
 
-namespace penstock {
+namespace penstock::engine {
 
-class DecoderRunner final : public EncoderRunner {
+class DecoderRunner final : public program::EncoderRunner {
  public:
   static constexpr int32_t kRows = 512;
   static constexpr int32_t kSharedRows = 64;
@@ -43,12 +43,14 @@ class DecoderRunner final : public EncoderRunner {
   static constexpr int64_t kCachedBytesMax = int64_t{128} << 20;
 
   // `backend` must outlive the runner. cache_type: as PrepareOptions.
-  DecoderRunner(std::shared_ptr<const EmbeddingDecoder> model, const Backend* backend,
-                DType cache_type);
+  DecoderRunner(std::shared_ptr<const models::EmbeddingDecoder> model,
+                const program::Backend* backend, numbers::DType cache_type);
   ~DecoderRunner() override;
 
-  int32_t OutputWidth(EncoderOutput output) const override { return model_->OutputWidth(output); }
-  Status Run(const PackedBatch& batch, EncoderOutput output,
+  int32_t OutputWidth(program::EncoderOutput output) const override {
+    return model_->OutputWidth(output);
+  }
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
              std::span<float* const> sinks) override;
   void PlaceExecutor() const override { backend_->PlaceCaller(); }
   uint64_t HeldBytes() const override;
@@ -63,9 +65,9 @@ class DecoderRunner final : public EncoderRunner {
 
   Status Prepare(int32_t rows);
 
-  const std::shared_ptr<const EmbeddingDecoder> model_;
-  const Backend* const backend_;
-  const DType cache_type_;
+  const std::shared_ptr<const models::EmbeddingDecoder> model_;
+  const program::Backend* const backend_;
+  const numbers::DType cache_type_;
   // Taken once a batch; another thread has it only to release memory.
   mutable std::mutex mutex_;
   std::unique_ptr<Memory> memory_;
@@ -74,4 +76,4 @@ class DecoderRunner final : public EncoderRunner {
   std::atomic<uint64_t> cached_tokens_{0};
 };
 
-}  // namespace penstock
+}  // namespace penstock::engine

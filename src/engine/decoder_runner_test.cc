@@ -13,7 +13,7 @@
 #include "families/decoder_files.h"
 #include "families/model_folder.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 using Texts = std::vector<std::vector<int32_t>>;
@@ -21,20 +21,22 @@ using Rows = std::vector<std::vector<float>>;
 
 class DecoderRunnerTest : public testing::Test {
  protected:
-  std::unique_ptr<DecoderRunner> Load(const std::string& name, DType dtype = DType::kF32) {
-    auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/embedders/" + name);
+  std::unique_ptr<DecoderRunner> Load(const std::string& name,
+                                      numbers::DType dtype = numbers::DType::kF32) {
+    auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/embedders/" + name);
     EXPECT_TRUE(folder.ok()) << folder.status().ToString();
-    auto files = DecoderFiles::Open(folder->path, DecoderUse::kEmbed);
+    auto files = families::DecoderFiles::Open(folder->path, families::DecoderUse::kEmbed);
     EXPECT_TRUE(files.ok()) << files.status().ToString();
     if (folder->logit_score) folder->logit_score->true_id = 257;
-    auto model = EmbeddingDecoder::Load(*folder, *files, backend_.get(), {dtype, 1000});
+    auto model = models::EmbeddingDecoder::Load(*folder, *files, backend_.get(), {dtype, 1000});
     EXPECT_TRUE(model.ok()) << model.status().ToString();
-    return std::make_unique<DecoderRunner>(*std::move(model), backend_.get(),
-                                           dtype == DType::kF32 ? DType::kF32 : DType::kBf16);
+    return std::make_unique<DecoderRunner>(
+        *std::move(model), backend_.get(),
+        dtype == numbers::DType::kF32 ? numbers::DType::kF32 : numbers::DType::kBf16);
   }
 
   static Rows Run(DecoderRunner* runner, const Texts& texts,
-                  EncoderOutput output = EncoderOutput::kPooled) {
+                  program::EncoderOutput output = program::EncoderOutput::kPooled) {
     std::vector<int32_t> ids, offsets{0};
     Rows rows;
     std::vector<float*> sinks;
@@ -42,7 +44,7 @@ class DecoderRunnerTest : public testing::Test {
     for (const auto& text : texts) {
       ids.insert(ids.end(), text.begin(), text.end());
       offsets.push_back(static_cast<int32_t>(ids.size()));
-      rows.emplace_back(output == EncoderOutput::kTokens ? width * text.size() : width);
+      rows.emplace_back(output == program::EncoderOutput::kTokens ? width * text.size() : width);
     }
     for (auto& row : rows) sinks.push_back(row.data());
     const Status status = runner->Run({ids, {}, offsets, {}}, output, sinks);
@@ -61,7 +63,7 @@ class DecoderRunnerTest : public testing::Test {
     return head;
   }
 
-  std::unique_ptr<Backend> backend_ = *NewCpuBackend({.threads = 2, .pin = false});
+  std::unique_ptr<program::Backend> backend_ = *cpu::NewCpuBackend({.threads = 2, .pin = false});
 };
 
 bool SameBits(const Rows& a, const Rows& b) {
@@ -80,7 +82,7 @@ TEST_F(DecoderRunnerTest, BitsDoNotDependOnCompany) {
                        Text(301, 5), Text(999, 6), Text(33, 7)};
   for (const char* name : {"qwen3_lasttoken", "mistral_window", "llama_mean_causal",
                            "qwen2_both_directions", "gemma3_mean_dense"}) {
-    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    for (const numbers::DType dtype : {numbers::DType::kF32, numbers::DType::kBf16}) {
       Rows alone;
       for (const auto& text : texts) alone.push_back(Run(Load(name, dtype).get(), {text})[0]);
       const auto runner = Load(name, dtype);
@@ -95,11 +97,11 @@ TEST_F(DecoderRunnerTest, BitsDoNotDependOnCompany) {
 TEST_F(DecoderRunnerTest, StatesOfAllTokens) {
   const Texts texts = {Text(5, 1), Text(700, 2), Text(40, 3)};
   const auto runner = Load("qwen3_lasttoken");
-  const Rows together = Run(runner.get(), texts, EncoderOutput::kTokens);
+  const Rows together = Run(runner.get(), texts, program::EncoderOutput::kTokens);
   for (size_t i = 0; i < texts.size(); ++i) {
     EXPECT_EQ(together[i].size(), texts[i].size() * 32);
-    EXPECT_TRUE(SameBits({together[i]},
-                         Run(Load("qwen3_lasttoken").get(), {texts[i]}, EncoderOutput::kTokens)));
+    EXPECT_TRUE(SameBits({together[i]}, Run(Load("qwen3_lasttoken").get(), {texts[i]},
+                                            program::EncoderOutput::kTokens)));
   }
   // The pooled row is the last state.
   const Rows pooled = Run(runner.get(), texts);
@@ -109,7 +111,7 @@ TEST_F(DecoderRunnerTest, StatesOfAllTokens) {
 }
 
 // Counts the pauses; after so many of them some sequences are wanted no more.
-class Leaving final : public BatchPause {
+class Leaving final : public program::BatchPause {
  public:
   Leaving(std::vector<size_t> who, int after) : who_(std::move(who)), after_(after) {}
   bool Pause() override {
@@ -165,12 +167,12 @@ TEST_F(DecoderRunnerTest, WhatTextsBeginWithIsComputedOnce) {
   const auto runner = Load("qwen3_reranker");
   Rows alone;
   for (const auto& text : texts) {
-    alone.push_back(Run(Load("qwen3_reranker").get(), {text}, EncoderOutput::kLogits)[0]);
+    alone.push_back(Run(Load("qwen3_reranker").get(), {text}, program::EncoderOutput::kLogits)[0]);
   }
-  EXPECT_TRUE(SameBits(Run(runner.get(), texts, EncoderOutput::kLogits), alone));
+  EXPECT_TRUE(SameBits(Run(runner.get(), texts, program::EncoderOutput::kLogits), alone));
   // Two texts fit the first step; the others find the prompt's six whole blocks.
   EXPECT_EQ(runner->cached_tokens(), 38u * 192);
-  EXPECT_TRUE(SameBits(Run(runner.get(), {texts[7]}, EncoderOutput::kLogits), {alone[7]}));
+  EXPECT_TRUE(SameBits(Run(runner.get(), {texts[7]}, program::EncoderOutput::kLogits), {alone[7]}));
   EXPECT_GE(runner->cached_tokens(), 39u * 192);
 }
 
@@ -178,14 +180,14 @@ TEST_F(DecoderRunnerTest, TextsOfAnotherSaltShareNothing) {
   const std::vector<int32_t> text = Text(200, 1);
   std::vector<int32_t> ids = text;
   const auto runner = Load("qwen3_reranker");
-  std::vector<float> row(static_cast<size_t>(runner->OutputWidth(EncoderOutput::kLogits)));
+  std::vector<float> row(static_cast<size_t>(runner->OutputWidth(program::EncoderOutput::kLogits)));
   float* const sinks[] = {row.data()};
   const int32_t offsets[] = {0, static_cast<int32_t>(ids.size())};
   const auto cached_with = [&](uint64_t salt) {
     const uint64_t before = runner->cached_tokens();
-    PackedBatch batch{ids, {}, offsets};
+    program::PackedBatch batch{ids, {}, offsets};
     batch.cache_salts = {&salt, 1};
-    EXPECT_TRUE(runner->Run(batch, EncoderOutput::kLogits, sinks).ok());
+    EXPECT_TRUE(runner->Run(batch, program::EncoderOutput::kLogits, sinks).ok());
     return runner->cached_tokens() - before;
   };
   EXPECT_EQ(cached_with(0), 0u);
@@ -225,15 +227,15 @@ TEST_F(DecoderRunnerTest, RefusesWhatDoesNotFit) {
   const auto runner = Load("qwen3_lasttoken");
   std::vector<float> row(32);
   float* const sink = row.data();
-  const auto run = [&](std::vector<int32_t> ids, EncoderOutput output) {
+  const auto run = [&](std::vector<int32_t> ids, program::EncoderOutput output) {
     const std::vector<int32_t> offsets = {0, static_cast<int32_t>(ids.size())};
     return runner->Run({ids, {}, offsets, {}}, output, {&sink, 1});
   };
-  EXPECT_EQ(run(Text(1001, 1), EncoderOutput::kPooled).field(), "inputs");
-  EXPECT_EQ(run({5, 272}, EncoderOutput::kPooled).field(), "inputs");
-  EXPECT_EQ(run({5}, EncoderOutput::kLogits).field(), "model");
-  EXPECT_TRUE(run({5}, EncoderOutput::kPooled).ok());
+  EXPECT_EQ(run(Text(1001, 1), program::EncoderOutput::kPooled).field(), "inputs");
+  EXPECT_EQ(run({5, 272}, program::EncoderOutput::kPooled).field(), "inputs");
+  EXPECT_EQ(run({5}, program::EncoderOutput::kLogits).field(), "model");
+  EXPECT_TRUE(run({5}, program::EncoderOutput::kPooled).ok());
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::engine

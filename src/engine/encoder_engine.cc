@@ -19,21 +19,24 @@
 #include "gate/bulk_turn.h"
 #include "models/encoder.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
-constexpr std::array kPoolingModes = {PoolingMode::kCls,         PoolingMode::kMean,
-                                      PoolingMode::kMax,         PoolingMode::kLastToken,
-                                      PoolingMode::kMeanSqrtLen, PoolingMode::kWeightedMean};
+constexpr std::array kPoolingModes = {
+    families::PoolingMode::kCls,         families::PoolingMode::kMean,
+    families::PoolingMode::kMax,         families::PoolingMode::kLastToken,
+    families::PoolingMode::kMeanSqrtLen, families::PoolingMode::kWeightedMean};
 
-class ModelRunner : public EncoderRunner {
+class ModelRunner : public program::EncoderRunner {
  public:
   // The backend outlives the runner, as it does the model.
-  ModelRunner(std::shared_ptr<const EncoderModel> model, const Backend* backend)
+  ModelRunner(std::shared_ptr<const models::EncoderModel> model, const program::Backend* backend)
       : model_(std::move(model)), backend_(backend), session_(model_.get()) {}
 
-  int32_t OutputWidth(EncoderOutput output) const override { return model_->OutputWidth(output); }
-  Status Run(const PackedBatch& batch, EncoderOutput output,
+  int32_t OutputWidth(program::EncoderOutput output) const override {
+    return model_->OutputWidth(output);
+  }
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
              std::span<float* const> sinks) override {
     const std::lock_guard lock(session_mutex_);
     return session_.Run(batch, output, sinks);
@@ -55,27 +58,28 @@ class ModelRunner : public EncoderRunner {
   }
 
  private:
-  const std::shared_ptr<const EncoderModel> model_;
-  const Backend* const backend_;
+  const std::shared_ptr<const models::EncoderModel> model_;
+  const program::Backend* const backend_;
   std::mutex session_mutex_;  // taken once a batch; another thread has it only to release memory
-  EncoderSession session_;
+  models::EncoderSession session_;
 };
 
 // Stands in for a missing model.
-class NoRunner : public EncoderRunner {
+class NoRunner : public program::EncoderRunner {
  public:
-  int32_t OutputWidth(EncoderOutput) const override { return 0; }
-  Status Run(const PackedBatch&, EncoderOutput, std::span<float* const>) override {
+  int32_t OutputWidth(program::EncoderOutput) const override { return 0; }
+  Status Run(const program::PackedBatch&, program::EncoderOutput,
+             std::span<float* const>) override {
     return Status::Unsupported("only the tokenizer of this model is loaded", "model");
   }
 };
 
-Status ChoosePooling(const EncoderEngineOptions& options, ModelFolder* folder) {
-  if (folder->task != ModelTask::kEmbedding) {
+Status ChoosePooling(const EncoderEngineOptions& options, families::ModelFolder* folder) {
+  if (folder->task != families::ModelTask::kEmbedding) {
     if (!options.pooling) return Status::Ok();
     return Status::InvalidArgument(
         fmt::format("pooling is for embedding models; this one is for {}",
-                    ModelTaskName(folder->task)),
+                    families::ModelTaskName(folder->task)),
         "pooling");
   }
   if (!folder->pooling_declared) {
@@ -92,35 +96,40 @@ Status ChoosePooling(const EncoderEngineOptions& options, ModelFolder* folder) {
   if (options.pooling && *options.pooling != folder->pooling) {
     return Status::InvalidArgument(
         fmt::format("the model folder says pooling is '{}', --pooling says '{}'",
-                    PoolingModeName(folder->pooling), PoolingModeName(*options.pooling)),
+                    families::PoolingModeName(folder->pooling),
+                    families::PoolingModeName(*options.pooling)),
         "pooling");
   }
   return Status::Ok();
 }
 
-EncoderSchedulerOptions Named(EncoderSchedulerOptions options, const std::string& name) {
+sched::EncoderSchedulerOptions Named(sched::EncoderSchedulerOptions options,
+                                     const std::string& name) {
   options.model = name;
   return options;
 }
 
 // Runs batches in turns of the gate: a model that loads beside others that serve.
-class TurnRunner : public EncoderRunner {
+class TurnRunner : public program::EncoderRunner {
  public:
-  TurnRunner(EncoderRunner* runner, ComputeGate* gate) : runner_(runner), gate_(gate) {}
-  int32_t OutputWidth(EncoderOutput output) const override { return runner_->OutputWidth(output); }
-  Status Run(const PackedBatch& batch, EncoderOutput output,
+  TurnRunner(program::EncoderRunner* runner, gate::ComputeGate* gate)
+      : runner_(runner), gate_(gate) {}
+  int32_t OutputWidth(program::EncoderOutput output) const override {
+    return runner_->OutputWidth(output);
+  }
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
              std::span<float* const> sinks) override {
     if (gate_ == nullptr) return runner_->Run(batch, output, sinks);
     const auto begin = Clock::now();
-    const BulkTurn turn(gate_);
+    const gate::BulkTurn turn(gate_);
     waited_ += Clock::now() - begin;
     return runner_->Run(batch, output, sinks);
   }
   Clock::duration waited() const { return waited_; }
 
  private:
-  EncoderRunner* const runner_;
-  ComputeGate* const gate_;
+  program::EncoderRunner* const runner_;
+  gate::ComputeGate* const gate_;
   Clock::duration waited_{};
 };
 
@@ -131,7 +140,7 @@ void FitBatches(const EncoderParts& parts, const EncoderEngineOptions& options,
   const uint64_t each = options.granted.activations / parts.runners.size();
   if (each == 0) return;
   const auto rows = static_cast<size_t>(options.scheduler.max_batch_rows);
-  const int32_t least = std::max(parts.max_tokens, kKneeTokensMin);
+  const int32_t least = std::max(parts.max_tokens, sched::kKneeTokensMin);
   while (*tokens_max - kStep >= least &&
          parts.runners[0]->BytesFor(static_cast<size_t>(*tokens_max), rows) > each) {
     *tokens_max -= kStep;
@@ -140,14 +149,16 @@ void FitBatches(const EncoderParts& parts, const EncoderEngineOptions& options,
 
 // Measures the batch times of this model, and with them its batch limits.
 Status MeasureLimits(const EncoderParts& parts, const EncoderEngineOptions& options,
-                     EncoderSchedulerOptions* scheduler) {
-  MeasureOptions measure;
-  measure.output = parts.num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled;
+                     sched::EncoderSchedulerOptions* scheduler) {
+  sched::MeasureOptions measure;
+  measure.output =
+      parts.num_labels > 0 ? program::EncoderOutput::kLogits : program::EncoderOutput::kPooled;
   measure.length_max = parts.max_tokens;
   // This model's own time: waiting for other models' batches is not counted.
   TurnRunner runner(parts.runners[0].get(), scheduler->gate);
   measure.now = [&runner] { return Clock::now() - WaitingLock::Waited() - runner.waited(); };
-  const bool automatic = scheduler->max_batch_tokens == EncoderSchedulerOptions::kAutoBatchTokens;
+  const bool automatic =
+      scheduler->max_batch_tokens == sched::EncoderSchedulerOptions::kAutoBatchTokens;
   if (scheduler->times.known() && !automatic) {  // measured when it was loaded before
     FitBatches(parts, options, &scheduler->max_batch_tokens);
     scheduler->length_max = parts.max_tokens;
@@ -158,7 +169,8 @@ Status MeasureLimits(const EncoderParts& parts, const EncoderEngineOptions& opti
     measure.tokens_max = std::min(measure.tokens_max, scheduler->max_batch_tokens);
   }
   FitBatches(parts, options, &measure.tokens_max);
-  PENSTOCK_ASSIGN_OR_RETURN(const BatchMeasurement measured, MeasureBatchTimes(&runner, measure));
+  PENSTOCK_ASSIGN_OR_RETURN(const sched::BatchMeasurement measured,
+                            sched::MeasureBatchTimes(&runner, measure));
   scheduler->times = measured.times;
   scheduler->length_max = parts.max_tokens;
   if (automatic) scheduler->max_batch_tokens = measured.knee_tokens;
@@ -171,20 +183,20 @@ Status MeasureLimits(const EncoderParts& parts, const EncoderEngineOptions& opti
 }
 
 // Tokenizer, runners and sizes of an encoder, whose folder `parts` has.
-Status LoadEncoderParts(const EncoderEngineOptions& options, Backend* backend,
+Status LoadEncoderParts(const EncoderEngineOptions& options, program::Backend* backend,
                         EncoderParts* parts) {
-  const ModelFolder& folder = parts->folder;
-  PENSTOCK_ASSIGN_OR_RETURN(parts->tokenizer, Tokenizer::FromFile(folder.tokenizer_path));
+  const families::ModelFolder& folder = parts->folder;
+  PENSTOCK_ASSIGN_OR_RETURN(parts->tokenizer, text::Tokenizer::FromFile(folder.tokenizer_path));
   parts->dtype = options.dtype.value_or(backend->preferred_dtype());
-  LinearTypes types = parts->dtype;
-  if (parts->dtype == DType::kI8) {
+  models::LinearTypes types = parts->dtype;
+  if (parts->dtype == numbers::DType::kI8) {
     parts->int8_keep = types.kept = options.int8_keep;
     types.override_dtype = backend->preferred_dtype();
     if (const Status kept = types.Check(folder.encoder.num_hidden_layers); !kept.ok()) {
       return Status::InvalidArgument("--int8-keep " + kept.message(), "int8-keep");
     }
   }
-  PENSTOCK_ASSIGN_OR_RETURN(auto model, EncoderModel::Load(folder, backend, types));
+  PENSTOCK_ASSIGN_OR_RETURN(auto model, models::EncoderModel::Load(folder, backend, types));
   parts->hidden_size = model->hidden_size();
   parts->embedding_size = model->embedding_size();
   parts->num_labels = model->num_labels();
@@ -193,8 +205,10 @@ Status LoadEncoderParts(const EncoderEngineOptions& options, Backend* backend,
   parts->uses_type_ids = model->uses_type_ids();
   parts->parameters = model->parameters();
   parts->weight_bytes = model->weight_bytes();
-  const std::shared_ptr<const EncoderModel> shared = std::move(model);
-  parts->linear_checker = [shared, backend] { return CheckEncoderLinear(*shared, backend); };
+  const std::shared_ptr<const models::EncoderModel> shared = std::move(model);
+  parts->linear_checker = [shared, backend] {
+    return checks::CheckEncoderLinear(*shared, backend);
+  };
   for (int32_t i = 0; i < options.replicas; ++i) {
     parts->runners.push_back(std::make_unique<ModelRunner>(shared, backend));
   }
@@ -202,21 +216,23 @@ Status LoadEncoderParts(const EncoderEngineOptions& options, Backend* backend,
 }
 
 // The same of an encoder that is an ONNX file.
-Status LoadOnnxParts(const EncoderEngineOptions& options, Backend* backend, EncoderParts* parts) {
-  const ModelFolder& folder = parts->folder;
+Status LoadOnnxParts(const EncoderEngineOptions& options, program::Backend* backend,
+                     EncoderParts* parts) {
+  const families::ModelFolder& folder = parts->folder;
   if (!options.int8_keep.empty()) {
     return Status::InvalidArgument(
         "--int8-keep is for models that Penstock computes; this one is "
         "an ONNX file",
         "int8-keep");
   }
-  if (options.dtype && *options.dtype != DType::kF32) {
-    LogWarn("{}: an ONNX file is computed in f32, not {}", options.name, DTypeName(*options.dtype));
+  if (options.dtype && *options.dtype != numbers::DType::kF32) {
+    LogWarn("{}: an ONNX file is computed in f32, not {}", options.name,
+            numbers::DTypeName(*options.dtype));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(parts->tokenizer, Tokenizer::FromFile(folder.tokenizer_path));
+  PENSTOCK_ASSIGN_OR_RETURN(parts->tokenizer, text::Tokenizer::FromFile(folder.tokenizer_path));
   PENSTOCK_ASSIGN_OR_RETURN(auto model, OnnxEncoder::Load(folder, backend));
   parts->backend = model->backend_name();
-  parts->dtype = DType::kF32;
+  parts->dtype = numbers::DType::kF32;
   parts->same_bits = false;
   parts->hidden_size = model->hidden_size();
   parts->embedding_size = model->embedding_size();
@@ -233,7 +249,8 @@ Status LoadOnnxParts(const EncoderEngineOptions& options, Backend* backend, Enco
   return Status::Ok();
 }
 
-Status LoadParts(const EncoderEngineOptions& options, Backend* backend, EncoderParts* parts) {
+Status LoadParts(const EncoderEngineOptions& options, program::Backend* backend,
+                 EncoderParts* parts) {
   if (parts->folder.decoder) return LoadDecoderParts(options, backend, parts);
   if (!parts->folder.onnx.empty()) return LoadOnnxParts(options, backend, parts);
   return LoadEncoderParts(options, backend, parts);
@@ -253,46 +270,48 @@ uint64_t CacheIdOf(const std::string& fingerprint) {
 
 }  // namespace
 
-Expected<PoolingMode> ParsePoolingMode(const std::string& name) {
+Expected<families::PoolingMode> ParsePoolingMode(const std::string& name) {
   std::string known;
-  for (const PoolingMode mode : kPoolingModes) {
-    if (name == PoolingModeName(mode)) return mode;
+  for (const families::PoolingMode mode : kPoolingModes) {
+    if (name == families::PoolingModeName(mode)) return mode;
     known += known.empty() ? "" : ", ";
-    known += PoolingModeName(mode);
+    known += families::PoolingModeName(mode);
   }
   return Status::InvalidArgument(fmt::format("unknown pooling '{}'; known: {}", name, known),
                                  "pooling");
 }
 
-Expected<std::optional<DType>> ParseDType(const std::string& name) {
-  if (name == "auto") return std::optional<DType>();
+Expected<std::optional<numbers::DType>> ParseDType(const std::string& name) {
+  if (name == "auto") return std::optional<numbers::DType>();
   std::string known = "auto";
-  for (const DType dtype : kComputedTypes) {
-    if (name == DTypeFlag(dtype)) return std::optional<DType>(dtype);
-    known += std::string(", ") + DTypeFlag(dtype);
+  for (const numbers::DType dtype : numbers::kComputedTypes) {
+    if (name == numbers::DTypeFlag(dtype)) return std::optional<numbers::DType>(dtype);
+    known += std::string(", ") + numbers::DTypeFlag(dtype);
   }
   return Status::InvalidArgument(fmt::format("unknown dtype '{}'; known: {}", name, known),
                                  "dtype");
 }
 
-RunnerToCheck EncoderParts::ToCheck(const BatchTimes& times) const {
-  return {.runner = runners[0].get(),
-          .output = num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled,
-          .vocab_size = folder.encoder.vocab_size,
-          .max_tokens = max_tokens,
-          .times = times,
-          .same_bits = same_bits,
-          .folder = &folder,
-          .tokenizer = tokenizer.get(),
-          .dtype = dtype};
+checks::RunnerToCheck EncoderParts::ToCheck(const sched::BatchTimes& times) const {
+  return {
+      .runner = runners[0].get(),
+      .output = num_labels > 0 ? program::EncoderOutput::kLogits : program::EncoderOutput::kPooled,
+      .vocab_size = folder.encoder.vocab_size,
+      .max_tokens = max_tokens,
+      .times = times,
+      .same_bits = same_bits,
+      .folder = &folder,
+      .tokenizer = tokenizer.get(),
+      .dtype = dtype};
 }
 
 Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::Load(const std::string& path,
                                                              const EncoderEngineOptions& options,
-                                                             Backend* backend, Metrics* metrics) {
+                                                             program::Backend* backend,
+                                                             metrics::Metrics* metrics) {
   const auto begun = Clock::now();
   EncoderParts parts;
-  PENSTOCK_ASSIGN_OR_RETURN(parts.folder, ModelFolder::Read(path));
+  PENSTOCK_ASSIGN_OR_RETURN(parts.folder, families::ModelFolder::Read(path));
   PENSTOCK_RETURN_IF_ERROR(ChoosePooling(options, &parts.folder));
   PENSTOCK_RETURN_IF_ERROR(LoadParts(options, backend, &parts));
   const int32_t vocab_size = parts.folder.encoder.vocab_size;
@@ -309,8 +328,8 @@ Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::Load(const std::string& 
   if (parts.backend.empty()) parts.backend = backend->name();
   if (options.fingerprint) {
     const std::string settings =
-        fmt::format("{} {} {} {}", parts.backend, PoolingModeName(parts.folder.pooling),
-                    DTypeName(parts.dtype), TypeOverridesText(parts.int8_keep));
+        fmt::format("{} {} {} {}", parts.backend, families::PoolingModeName(parts.folder.pooling),
+                    numbers::DTypeName(parts.dtype), models::TypeOverridesText(parts.int8_keep));
     PENSTOCK_ASSIGN_OR_RETURN(parts.fingerprint, ModelFingerprint(parts.folder.path, settings));
   }
   EncoderEngineOptions measured = options;
@@ -320,13 +339,13 @@ Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::Load(const std::string& 
       parts.runners.size() *
       parts.runners[0]->BytesFor(static_cast<size_t>(measured.scheduler.max_batch_tokens),
                                  static_cast<size_t>(measured.scheduler.max_batch_rows));
-  PENSTOCK_RETURN_IF_ERROR(CheckLoad(
+  PENSTOCK_RETURN_IF_ERROR(checks::CheckLoad(
       {.name = options.name,
        .path = path,
        .fingerprint = parts.fingerprint,
-       .settings =
-           fmt::format("{} {} {}", DTypeName(parts.dtype), TypeOverridesText(parts.int8_keep),
-                       PoolingModeName(parts.folder.pooling)),
+       .settings = fmt::format("{} {} {}", numbers::DTypeName(parts.dtype),
+                               models::TypeOverridesText(parts.int8_keep),
+                               families::PoolingModeName(parts.folder.pooling)),
        .begun = begun},
       options.check, backend, parts.ToCheck(measured.scheduler.times), parts.linear_checker));
   parts.linear_checker = nullptr;     // holds the model
@@ -336,10 +355,11 @@ Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::Load(const std::string& 
 }
 
 Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::LoadTokenizer(
-    const std::string& path, const EncoderEngineOptions& options, Metrics* metrics) {
+    const std::string& path, const EncoderEngineOptions& options, metrics::Metrics* metrics) {
   EncoderParts parts;
-  PENSTOCK_ASSIGN_OR_RETURN(parts.folder, ModelFolder::ReadForTokenizer(path));
-  PENSTOCK_ASSIGN_OR_RETURN(parts.tokenizer, Tokenizer::FromFile(parts.folder.tokenizer_path));
+  PENSTOCK_ASSIGN_OR_RETURN(parts.folder, families::ModelFolder::ReadForTokenizer(path));
+  PENSTOCK_ASSIGN_OR_RETURN(parts.tokenizer,
+                            text::Tokenizer::FromFile(parts.folder.tokenizer_path));
   parts.max_tokens = parts.folder.max_tokens;
   parts.runners.push_back(std::make_unique<NoRunner>());
   EncoderEngineOptions made = options;
@@ -348,14 +368,14 @@ Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::LoadTokenizer(
 }
 
 EncoderEngine::EncoderEngine(EncoderParts parts, const EncoderEngineOptions& options,
-                             Metrics* metrics)
+                             metrics::Metrics* metrics)
     : parts_(std::move(parts)), options_(options), cache_id_(CacheIdOf(parts_.fingerprint)) {
   parts_.replicas = static_cast<int32_t>(parts_.runners.size());
   loaded_unix_s_ = std::chrono::duration_cast<std::chrono::seconds>(
                        std::chrono::system_clock::now().time_since_epoch())
                        .count();
-  scheduler_ = std::make_unique<EncoderScheduler>(std::move(parts_.runners),
-                                                  Named(options.scheduler, options.name), metrics);
+  scheduler_ = std::make_unique<sched::EncoderScheduler>(
+      std::move(parts_.runners), Named(options.scheduler, options.name), metrics);
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

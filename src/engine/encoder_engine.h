@@ -23,45 +23,47 @@
 #include "sched/encoder_scheduler.h"
 #include "text/tokenizer.h"
 
-namespace penstock {
-
+namespace penstock::checks {
 struct RunnerToCheck;  // checks/known_answers.h
+}  // namespace penstock::checks
+
+namespace penstock::engine {
 
 struct EncoderEngineOptions {
   std::string name;      // as served
   std::string revision;  // commit if known
   // Used where the folder does not say how to pool; refused where it says otherwise.
-  std::optional<PoolingMode> pooling;
+  std::optional<families::PoolingMode> pooling;
   // Of the model's linear layers: kF32, kBf16 or kI8; none: what the backend prefers.
-  std::optional<DType> dtype;
+  std::optional<numbers::DType> dtype;
   // Where dtype is kI8: these linear layers take what the backend prefers.
-  std::vector<TypeOverride> int8_keep;
+  std::vector<models::TypeOverride> int8_keep;
   // Work out EngineInfo::fingerprint, which reads the whole folder.
   bool fingerprint = false;
   // `model` is set to the name; max_batch_tokens kAutoBatchTokens: measured when loaded. `times`
   // known: those of an earlier load, not measured again.
-  EncoderSchedulerOptions scheduler;
+  sched::EncoderSchedulerOptions scheduler;
   // Runners of the model, each with activation memory of its own.
   int32_t replicas = 1;
   ModelBytes granted;  // the activations it may take; 0: as it likes
-  ModelCheckOptions check;
+  checks::ModelCheckOptions check;
 };
 
 // "cls", "mean", "max", "lasttoken", ... as PoolingModeName; kInvalidArgument lists them.
-Expected<PoolingMode> ParsePoolingMode(const std::string& name);
+Expected<families::PoolingMode> ParsePoolingMode(const std::string& name);
 // "auto" (none), "f32", "bf16", "int8"; kInvalidArgument lists them.
-Expected<std::optional<DType>> ParseDType(const std::string& name);
+Expected<std::optional<numbers::DType>> ParseDType(const std::string& name);
 
 // The parts of an EncoderEngine. Tests supply their own tokenizer and runner.
 struct EncoderParts : EngineInfo {
-  ModelFolder folder;
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::vector<std::unique_ptr<EncoderRunner>> runners;
-  LinearChecker linear_checker;  // used by Load alone; null: the layers are not Penstock's
-  bool same_bits = true;         // of a result, whatever shares the batch
+  families::ModelFolder folder;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::vector<std::unique_ptr<program::EncoderRunner>> runners;
+  checks::LinearChecker linear_checker;  // used by Load alone; null: the layers are not Penstock's
+  bool same_bits = true;                 // of a result, whatever shares the batch
 
   // These, as checks see them. `times`: of batches.
-  RunnerToCheck ToCheck(const BatchTimes& times) const;
+  checks::RunnerToCheck ToCheck(const sched::BatchTimes& times) const;
 };
 
 class EncoderEngine final : public Model {
@@ -73,13 +75,14 @@ class EncoderEngine final : public Model {
   // also: a check of options.check failed.
   static Expected<std::unique_ptr<EncoderEngine>> Load(const std::string& path,
                                                        const EncoderEngineOptions& options,
-                                                       Backend* backend, Metrics* metrics);
+                                                       program::Backend* backend,
+                                                       metrics::Metrics* metrics);
   // A tokenizer and no model, from a folder with tokenizer.json or from such a file: for
   // Service::Tokenize alone; calls that need a model fail. As ModelFolder::ReadForTokenizer.
   static Expected<std::unique_ptr<EncoderEngine>> LoadTokenizer(const std::string& path,
                                                                 const EncoderEngineOptions& options,
-                                                                Metrics* metrics);
-  EncoderEngine(EncoderParts parts, const EncoderEngineOptions& options, Metrics* metrics);
+                                                                metrics::Metrics* metrics);
+  EncoderEngine(EncoderParts parts, const EncoderEngineOptions& options, metrics::Metrics* metrics);
 
   const std::string& name() const override { return options_.name; }
   const EngineInfo& info() const override { return parts_; }
@@ -94,15 +97,15 @@ class EncoderEngine final : public Model {
 
   const EncoderEngineOptions& options() const { return options_; }
   const std::string& revision() const { return options_.revision; }
-  ModelTask task() const { return parts_.folder.task; }
-  const ModelFolder& folder() const { return parts_.folder; }
-  const Tokenizer& tokenizer() const { return *parts_.tokenizer; }
+  families::ModelTask task() const { return parts_.folder.task; }
+  const families::ModelFolder& folder() const { return parts_.folder; }
+  const text::Tokenizer& tokenizer() const { return *parts_.tokenizer; }
   // The engine's number in cache keys. Engines of one fingerprint share it, so that a reloaded
   // model finds its entries; without a fingerprint it is this engine's alone. Never reused.
   uint64_t cache_id() const { return cache_id_; }
   // Equal for equal models in every process (fingerprint.h); "" if it was not asked for.
   const std::string& fingerprint() const { return parts_.fingerprint; }
-  EncoderScheduler& scheduler() { return *scheduler_; }
+  sched::EncoderScheduler& scheduler() { return *scheduler_; }
   int64_t loaded_unix_s() const { return loaded_unix_s_; }
 
  private:
@@ -110,7 +113,7 @@ class EncoderEngine final : public Model {
   EncoderEngineOptions options_;
   int64_t loaded_unix_s_ = 0;
   uint64_t cache_id_ = 0;
-  std::unique_ptr<EncoderScheduler> scheduler_;
+  std::unique_ptr<sched::EncoderScheduler> scheduler_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -11,29 +11,29 @@
 #include "cpu/cpu_backend.h"
 #include "models/encoder.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 // Runs batches of some milliseconds on a session of its own until it is told to stop.
-void KeepBusy(const EncoderModel* model, const std::atomic<bool>* stop) {
+void KeepBusy(const models::EncoderModel* model, const std::atomic<bool>* stop) {
   constexpr int32_t kTexts = 512, kLength = 32;
   std::vector<int32_t> ids(kTexts * kLength, 5), offsets;
   for (int32_t s = 0; s <= kTexts; ++s) offsets.push_back(s * kLength);
   std::vector<float> out(kTexts * static_cast<size_t>(model->embedding_size()));
-  EncoderSession session(model);
+  models::EncoderSession session(model);
   while (!*stop) {
-    const Status status = session.Run({ids, {}, offsets, {}}, EncoderOutput::kPooled, out);
+    const Status status = session.Run({ids, {}, offsets, {}}, program::EncoderOutput::kPooled, out);
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
 }
 
 TEST(EngineLoad, MeasuresItsOwnTimeUnderTraffic) {
-  const auto backend = *NewCpuBackend({.threads = 2, .pin = false});
-  Metrics metrics;
+  const auto backend = *cpu::NewCpuBackend({.threads = 2, .pin = false});
+  metrics::Metrics metrics;
   const auto batch_s = [&](const char* name) {
     EncoderEngineOptions options;
     options.name = name;
-    options.scheduler.max_batch_tokens = EncoderSchedulerOptions::kAutoBatchTokens;
+    options.scheduler.max_batch_tokens = sched::EncoderSchedulerOptions::kAutoBatchTokens;
     auto engine = EncoderEngine::Load(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize", options,
                                       backend.get(), &metrics);
     EXPECT_TRUE(engine.ok()) << engine.status().ToString();
@@ -41,9 +41,10 @@ TEST(EngineLoad, MeasuresItsOwnTimeUnderTraffic) {
   };
   const double alone_s = batch_s("alone");
   std::atomic<bool> stop{false};
-  const auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
+  const auto folder =
+      families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
-  const auto other = EncoderModel::Load(*folder, backend.get());
+  const auto other = models::EncoderModel::Load(*folder, backend.get());
   ASSERT_TRUE(other.ok()) << other.status().ToString();
   // Several, so that there is always one to wait for.
   std::vector<std::thread> others;
@@ -57,4 +58,4 @@ TEST(EngineLoad, MeasuresItsOwnTimeUnderTraffic) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -5,7 +5,7 @@
 #include "families/model_kind.h"
 #include "hub/cache.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 // A loaded engine as a Model.
@@ -24,7 +24,7 @@ Expected<FileFacts> TextFacts(const std::string& path, const KindOptions& option
 }
 
 Expected<ModelNeeds> TextNeeds(const std::string& path, const KindOptions& options,
-                               Backend* backend) {
+                               program::Backend* backend) {
   return ModelNeedsOf(path, options.encoder, options.decoder, backend);
 }
 
@@ -33,19 +33,20 @@ constexpr EngineKind kKinds[] = {
         .capability = Capability::kEncode,
         .path_of = nullptr,
         .look = [](const std::string& path, const KindOptions&) -> Expected<ModelPurpose> {
-          PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(path));
+          PENSTOCK_ASSIGN_OR_RETURN(const families::ModelFolder folder,
+                                    families::ModelFolder::Read(path));
           return ModelPurpose{.task = folder.task};
         },
         .needs = TextNeeds,
         .facts = TextFacts,
         .load =
-            [](const std::string& path, const KindOptions& options, Backend* backend,
-               Metrics* metrics) {
+            [](const std::string& path, const KindOptions& options, program::Backend* backend,
+               metrics::Metrics* metrics) {
               EncoderEngineOptions made = options.encoder;
-              made.revision = CommitOfPath(path);
+              made.revision = hub::CommitOfPath(path);
               return AsModel(EncoderEngine::Load(path, made, backend, metrics));
             },
-        .add_metrics = EncoderScheduler::RegisterMetrics,
+        .add_metrics = sched::EncoderScheduler::RegisterMetrics,
     },
     {
         .capability = Capability::kGenerate,
@@ -56,13 +57,13 @@ constexpr EngineKind kKinds[] = {
         .needs = TextNeeds,
         .facts = TextFacts,
         .load =
-            [](const std::string& path, const KindOptions& options, Backend* backend,
-               Metrics* metrics) {
+            [](const std::string& path, const KindOptions& options, program::Backend* backend,
+               metrics::Metrics* metrics) {
               DecoderEngineOptions made = options.decoder;
-              made.revision = CommitOfPath(path);
+              made.revision = hub::CommitOfPath(path);
               return AsModel(DecoderEngine::Load(path, made, backend, metrics));
             },
-        .add_metrics = EncoderScheduler::RegisterMetrics,
+        .add_metrics = sched::EncoderScheduler::RegisterMetrics,
     },
     {
         .capability = Capability::kTensors,
@@ -72,11 +73,11 @@ constexpr EngineKind kKinds[] = {
           return ModelPurpose{.capability = Capability::kTensors};
         },
         .needs = [](const std::string& path, const KindOptions& options,
-                    Backend*) { return TensorNeedsOf(path, options.tensors); },
+                    program::Backend*) { return TensorNeedsOf(path, options.tensors); },
         .facts = nullptr,
         .load =
-            [](const std::string& path, const KindOptions& options, Backend* backend,
-               Metrics* metrics) {
+            [](const std::string& path, const KindOptions& options, program::Backend* backend,
+               metrics::Metrics* metrics) {
               return AsModel(TensorEngine::Load(path, options.tensors, backend, metrics));
             },
         .add_metrics = nullptr,
@@ -112,8 +113,9 @@ std::optional<PlacedModel> PlaceByName(const std::string& reference) {
 }
 
 Expected<const EngineKind*> KindAt(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelKind kind, KindOfModel(path));
-  return &KindOf(kind == ModelKind::kDecoder ? Capability::kGenerate : Capability::kEncode);
+  PENSTOCK_ASSIGN_OR_RETURN(const families::ModelKind kind, families::KindOfModel(path));
+  return &KindOf(kind == families::ModelKind::kDecoder ? Capability::kGenerate
+                                                       : Capability::kEncode);
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -15,7 +15,7 @@
 #include "engine/model_bytes.h"
 #include "engine/tensor_engine.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 // What a load gives a model of any kind.
 struct LoadTerms {
@@ -43,13 +43,13 @@ struct EngineKind {
   // What the model at a path does and takes, told from its settings and headers.
   Expected<ModelPurpose> (*look)(const std::string& path, const KindOptions& options);
   Expected<ModelNeeds> (*needs)(const std::string& path, const KindOptions& options,
-                                Backend* backend);
+                                program::Backend* backend);
   // What its files say of it. Null: nothing that is of use.
   Expected<FileFacts> (*facts)(const std::string& path, const KindOptions& options);
   Expected<std::unique_ptr<Model>> (*load)(const std::string& path, const KindOptions& options,
-                                           Backend* backend, Metrics* metrics);
+                                           program::Backend* backend, metrics::Metrics* metrics);
   // Makes the metrics that are there before a model is loaded. Null: there are none.
-  void (*add_metrics)(const std::string& model, Metrics* metrics);
+  void (*add_metrics)(const std::string& model, metrics::Metrics* metrics);
 };
 
 std::span<const EngineKind> EngineKinds();
@@ -65,4 +65,4 @@ std::optional<PlacedModel> PlaceByName(const std::string& reference);
 // The kind of the files at `path`, a folder or a .gguf file. Errors as KindOfModel.
 Expected<const EngineKind*> KindAt(const std::string& path);
 
-}  // namespace penstock
+}  // namespace penstock::engine

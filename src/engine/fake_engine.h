@@ -11,19 +11,20 @@
 
 #include "engine/encoder_engine.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 // Splits at spaces. A word "tN" is id N; any other word 4 + bytes % 96. 100 ids; 0 = [CLS],
 // 1 = [SEP]. [CLS] a [SEP] and [CLS] a [SEP] b [SEP], b of type 1.
-class FakeTokenizer : public Tokenizer {
+class FakeTokenizer : public text::Tokenizer {
  public:
   explicit FakeTokenizer(bool with_template = true) : with_template_(with_template) {}
 
-  Status Encode(std::string_view text, const EncodeOptions& options, Encoding* out) const override {
+  Status Encode(std::string_view text, const text::EncodeOptions& options,
+                text::Encoding* out) const override {
     return EncodeBoth(text, nullptr, options, out);
   }
-  Status EncodePair(std::string_view first, std::string_view second, const EncodeOptions& options,
-                    Encoding* out) const override {
+  Status EncodePair(std::string_view first, std::string_view second,
+                    const text::EncodeOptions& options, text::Encoding* out) const override {
     return EncodeBoth(first, &second, options, out);
   }
   Status EncodeText(std::string_view text, std::vector<int32_t>* ids) const override {
@@ -32,7 +33,7 @@ class FakeTokenizer : public Tokenizer {
     return Status::Ok();
   }
   Status Combine(std::span<const int32_t> first, const std::span<const int32_t>* second,
-                 const EncodeOptions& options, Encoding* out) const override {
+                 const text::EncodeOptions& options, text::Encoding* out) const override {
     const auto words = [](std::span<const int32_t> ids) {
       std::vector<Word> made;
       for (const int32_t id : ids) made.push_back({id, {}});
@@ -50,7 +51,7 @@ class FakeTokenizer : public Tokenizer {
     }
     return text;
   }
-  std::unique_ptr<StreamDecoder> NewStreamDecoder(bool, std::vector<int32_t>) const override {
+  std::unique_ptr<text::StreamDecoder> NewStreamDecoder(bool, std::vector<int32_t>) const override {
     return nullptr;
   }
   int32_t vocab_size() const override { return 100; }
@@ -76,7 +77,7 @@ class FakeTokenizer : public Tokenizer {
  private:
   struct Word {
     int32_t id;
-    TokenOffset offset;
+    text::TokenOffset offset;
   };
   std::vector<Word> Words(std::string_view text) const {
     std::vector<Word> words;
@@ -92,20 +93,20 @@ class FakeTokenizer : public Tokenizer {
     }
     return words;
   }
-  static void Cut(std::vector<Word>* words, size_t n, TruncationSide side) {
-    if (side == TruncationSide::kRight) {
+  static void Cut(std::vector<Word>* words, size_t n, text::TruncationSide side) {
+    if (side == text::TruncationSide::kRight) {
       words->resize(words->size() - n);
     } else {
       words->erase(words->begin(), words->begin() + n);
     }
   }
   Status EncodeBoth(std::string_view first, const std::string_view* second,
-                    const EncodeOptions& options, Encoding* out) const {
+                    const text::EncodeOptions& options, text::Encoding* out) const {
     return Assemble(Words(first), second ? Words(*second) : std::vector<Word>(), second != nullptr,
                     options, out);
   }
   Status Assemble(std::vector<Word> a, std::vector<Word> b, bool second,
-                  const EncodeOptions& options, Encoding* out) const {
+                  const text::EncodeOptions& options, text::Encoding* out) const {
     *out = {};
     const bool with_template = with_template_ && options.add_special_tokens;
     const size_t added = with_template ? (second ? 3 : 2) : 0;
@@ -116,7 +117,7 @@ class FakeTokenizer : public Tokenizer {
         ++out->truncated_tokens;
       }
     }
-    const auto add = [&](int32_t id, int32_t type, bool special, TokenOffset offset) {
+    const auto add = [&](int32_t id, int32_t type, bool special, text::TokenOffset offset) {
       out->ids.push_back(id);
       out->type_ids.push_back(type);
       out->special_mask.push_back(special);
@@ -136,14 +137,14 @@ class FakeTokenizer : public Tokenizer {
 
 // kPooled: [sum of ids, length, 3, 4]; kLogits: label l gets (sum of ids - 50) / 10 * (l + 1);
 // kTokens: [id, type, 0, 0].
-class FakeEncoderRunner : public EncoderRunner {
+class FakeEncoderRunner : public program::EncoderRunner {
  public:
   explicit FakeEncoderRunner(int32_t labels, std::function<void()> before_run = nullptr)
       : labels_(labels), before_run_(std::move(before_run)) {}
-  int32_t OutputWidth(EncoderOutput output) const override {
-    return output == EncoderOutput::kLogits ? labels_ : 4;
+  int32_t OutputWidth(program::EncoderOutput output) const override {
+    return output == program::EncoderOutput::kLogits ? labels_ : 4;
   }
-  Status Run(const PackedBatch& batch, EncoderOutput output,
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
              std::span<float* const> sinks) override {
     if (before_run_) before_run_();
     for (size_t s = 0; s < batch.sequences(); ++s) {
@@ -152,15 +153,15 @@ class FakeEncoderRunner : public EncoderRunner {
       float sum = 0;
       for (int32_t t = batch.offsets[s]; t < batch.offsets[s + 1]; ++t) {
         sum += static_cast<float>(batch.ids[t]);
-        if (output != EncoderOutput::kTokens) continue;
+        if (output != program::EncoderOutput::kTokens) continue;
         out[to++] = static_cast<float>(batch.ids[t]);
         out[to++] = batch.type_ids.empty() ? 0 : static_cast<float>(batch.type_ids[t]);
         out[to++] = 0;
         out[to++] = 0;
       }
-      if (output == EncoderOutput::kPooled) {
+      if (output == program::EncoderOutput::kPooled) {
         for (const float x : {sum, static_cast<float>(batch.length(s)), 3.0f, 4.0f}) out[to++] = x;
-      } else if (output == EncoderOutput::kLogits) {
+      } else if (output == program::EncoderOutput::kLogits) {
         for (int32_t l = 0; l < labels_; ++l) {
           out[to++] = (sum - 50) / 10 * static_cast<float>(l + 1);
         }
@@ -175,7 +176,7 @@ class FakeEncoderRunner : public EncoderRunner {
 };
 
 // Ready for EncoderEngine's constructor; change what the test is about.
-inline EncoderParts FakeParts(ModelTask task, int32_t labels = 1,
+inline EncoderParts FakeParts(families::ModelTask task, int32_t labels = 1,
                               std::function<void()> before_run = nullptr) {
   EncoderParts parts;
   parts.folder.path = "/models/fake";
@@ -186,7 +187,7 @@ inline EncoderParts FakeParts(ModelTask task, int32_t labels = 1,
   parts.folder.encoder.vocab_size = 100;
   parts.folder.max_tokens = 8;
   parts.tokenizer = std::make_unique<FakeTokenizer>();
-  parts.num_labels = task == ModelTask::kEmbedding ? 0 : labels;
+  parts.num_labels = task == families::ModelTask::kEmbedding ? 0 : labels;
   parts.folder.encoder.num_labels = parts.num_labels;
   for (int32_t l = 0; l < parts.num_labels; ++l) {
     parts.folder.encoder.labels.push_back("label" + std::to_string(l));
@@ -203,4 +204,4 @@ inline EncoderParts FakeParts(ModelTask task, int32_t labels = 1,
   return parts;
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

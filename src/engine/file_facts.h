@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 struct FileFacts {
   std::string path;      // the folder, or the GGUF file
@@ -26,4 +26,4 @@ struct FileFacts {
 // that was asked for, as in ModelTemplates. Errors as the model's load, as far as files tell.
 Expected<FileFacts> ReadFileFacts(const std::string& path, const std::string& chat_template);
 
-}  // namespace penstock
+}  // namespace penstock::engine

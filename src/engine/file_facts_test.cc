@@ -6,7 +6,7 @@
 #include "engine/decoder_engine.h"
 #include "engine/encoder_engine.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 constexpr char kEncoder[] = PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize";
@@ -16,8 +16,8 @@ constexpr char kGguf[] = PENSTOCK_GOLDEN_DIR "/decoders/llama_gguf/llama-q8_0.gg
 TEST(FileFacts, OfADecoderAreThoseOfTheLoadedModel) {
   const auto facts = ReadFileFacts(kGguf, "");
   ASSERT_TRUE(facts.ok()) << facts.status().ToString();
-  Metrics metrics;
-  auto backend = NewCpuBackend({.threads = 1, .pin = false});
+  metrics::Metrics metrics;
+  auto backend = cpu::NewCpuBackend({.threads = 1, .pin = false});
   ASSERT_TRUE(backend.ok());
   const auto engine = DecoderEngine::Load(kGguf, {}, backend->get(), &metrics);
   ASSERT_TRUE(engine.ok()) << engine.status().ToString();
@@ -55,4 +55,4 @@ TEST(FileFacts, WhatIsNoModelHasNone) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::engine

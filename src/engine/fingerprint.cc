@@ -14,7 +14,7 @@
 #include "common/regular_file.h"
 #include "files/gguf.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -65,8 +65,8 @@ Expected<std::vector<fs::path>> FilesOf(const std::string& path) {
   std::vector<fs::path> files;
   std::error_code error;
   if (!fs::is_directory(path, error)) {
-    PENSTOCK_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::Open(path));
-    for (const MappedFile& file : model.files) files.emplace_back(file.path());
+    PENSTOCK_ASSIGN_OR_RETURN(const files::GgufModel model, files::GgufModel::Open(path));
+    for (const files::MappedFile& file : model.files) files.emplace_back(file.path());
     return files;
   }
   error.clear();
@@ -105,4 +105,4 @@ Expected<std::string> ModelFingerprint(const std::string& path, std::string_view
   return digest.Finish();
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

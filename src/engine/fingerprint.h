@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 // SHA-256 over this program's own bytes, over `settings`, and over the name and content of every
 // .json, .txt, .model and .safetensors file in the folder and the folders in it; or of a GGUF
@@ -16,4 +16,4 @@ namespace penstock {
 // instructions for SHA (1.7 GB/s), several times that elsewhere.
 Expected<std::string> ModelFingerprint(const std::string& path, std::string_view settings);
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -7,7 +7,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -44,4 +44,4 @@ TEST(ModelFingerprintTest, IsOfNamesAndContents) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -15,7 +15,7 @@
 #include "numbers/dtype.h"
 #include "sched/batch_limits.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 // Properties of a loaded model besides its folder.
 struct EngineInfo {
@@ -30,14 +30,14 @@ struct EngineInfo {
   uint64_t cache_bytes = 0;       // of keys and values, at most
   int32_t replicas = 1;
   std::string backend;
-  DType dtype = DType::kF32;
-  std::vector<TypeOverride> int8_keep;  // in force
-  std::string fingerprint;              // fingerprint.h; "" if it was not asked for
+  numbers::DType dtype = numbers::DType::kF32;
+  std::vector<models::TypeOverride> int8_keep;  // in force
+  std::string fingerprint;                      // fingerprint.h; "" if it was not asked for
 };
 
 // What was measured while a model was loaded: its next load need not measure it again.
 struct MeasuredModel {
-  BatchTimes batch_times;
+  sched::BatchTimes batch_times;
   int32_t batch_tokens = 0;
 };
 
@@ -72,4 +72,4 @@ class Model {
   virtual void Stop() = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -19,7 +19,7 @@
 #include "program/program_cost.h"
 #include "sched/batch_limits.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 // Tokens of the shortest context that will do.
@@ -33,26 +33,27 @@ uint64_t FileBytes(const std::string& path) {
   return error ? 0 : bytes;
 }
 
-Expected<ModelNeeds> EncoderNeeds(const ModelFolder& folder, const EncoderEngineOptions& options,
-                                  Backend* backend) {
-  DryBackend dry(backend->preferred_dtype());
-  LinearTypes types = options.dtype.value_or(backend->preferred_dtype());
+Expected<ModelNeeds> EncoderNeeds(const families::ModelFolder& folder,
+                                  const EncoderEngineOptions& options, program::Backend* backend) {
+  program::DryBackend dry(backend->preferred_dtype());
+  models::LinearTypes types = options.dtype.value_or(backend->preferred_dtype());
   // Calibration would run batches. A little more than int8 takes.
-  if (options.dtype == DType::kI8) types = backend->preferred_dtype();
-  PENSTOCK_ASSIGN_OR_RETURN(const auto model, EncoderModel::Load(folder, &dry, types));
-  std::vector<const Program*> programs;
-  for (const EncoderOutput output :
-       {EncoderOutput::kPooled, EncoderOutput::kTokens, EncoderOutput::kLogits}) {
-    if (const Program* program = model->program(output)) programs.push_back(program);
+  if (options.dtype == numbers::DType::kI8) types = backend->preferred_dtype();
+  PENSTOCK_ASSIGN_OR_RETURN(const auto model, models::EncoderModel::Load(folder, &dry, types));
+  std::vector<const program::Program*> programs;
+  for (const program::EncoderOutput output :
+       {program::EncoderOutput::kPooled, program::EncoderOutput::kTokens,
+        program::EncoderOutput::kLogits}) {
+    if (const program::Program* program = model->program(output)) programs.push_back(program);
   }
   PENSTOCK_ASSIGN_OR_RETURN(const auto run, backend->Prepare(programs));
   const bool automatic =
-      options.scheduler.max_batch_tokens == EncoderSchedulerOptions::kAutoBatchTokens;
+      options.scheduler.max_batch_tokens == sched::EncoderSchedulerOptions::kAutoBatchTokens;
   const int32_t longest = folder.max_tokens > 0 ? std::min(folder.max_tokens, model->max_tokens())
                                                 : model->max_tokens();
   const auto most = static_cast<size_t>(
-      std::max(automatic ? kKneeTokensMax : options.scheduler.max_batch_tokens, longest));
-  const auto least = static_cast<size_t>(std::max(kKneeTokensMin, longest));
+      std::max(automatic ? sched::kKneeTokensMax : options.scheduler.max_batch_tokens, longest));
+  const auto least = static_cast<size_t>(std::max(sched::kKneeTokensMin, longest));
   const auto rows = static_cast<size_t>(options.scheduler.max_batch_rows);
   const auto runners = static_cast<uint64_t>(options.replicas);
   ModelNeeds needs;
@@ -65,7 +66,8 @@ Expected<ModelNeeds> EncoderNeeds(const ModelFolder& folder, const EncoderEngine
 }
 
 // The file's constants, which OpenVINO packs: both may be in memory.
-Expected<ModelNeeds> OnnxNeeds(const ModelFolder& folder, const EncoderEngineOptions& options) {
+Expected<ModelNeeds> OnnxNeeds(const families::ModelFolder& folder,
+                               const EncoderEngineOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const openvino::ModelFiles files,
                             openvino::FindModelFiles(folder.onnx));
   ModelNeeds needs;
@@ -78,7 +80,7 @@ Expected<ModelNeeds> OnnxNeeds(const ModelFolder& folder, const EncoderEngineOpt
   return needs;
 }
 
-uint64_t TokenizerBytes(const DecoderFiles& files) {
+uint64_t TokenizerBytes(const families::DecoderFiles& files) {
   if (!files.tokenizer) return 0;
   if (files.tokenizer->gguf == nullptr) return kTokenizerFactor * FileBytes(files.tokenizer->path);
   // A text, its merge and their entries in tables.
@@ -88,24 +90,25 @@ uint64_t TokenizerBytes(const DecoderFiles& files) {
 
 struct DecoderPlan {
   int64_t context = 0;
-  DType cache_type = DType::kBf16;
+  numbers::DType cache_type = numbers::DType::kBf16;
   int64_t rows = 0;        // of a step
   int64_t logit_rows = 0;  // of them with logits
   uint64_t runs = 1;
   bool windowed = false;  // layers with a window keep no more than it
 };
 
-Expected<ModelNeeds> DecoderNeeds(const DecoderFiles& files, const DecoderOptions& options,
-                                  const DecoderPlan& plan, Backend* backend) {
-  DryBackend dry(backend->preferred_dtype());
-  DecoderOptions made = options;
+Expected<ModelNeeds> DecoderNeeds(const families::DecoderFiles& files,
+                                  const models::DecoderOptions& options, const DecoderPlan& plan,
+                                  program::Backend* backend) {
+  program::DryBackend dry(backend->preferred_dtype());
+  models::DecoderOptions made = options;
   made.context = static_cast<int32_t>(plan.context);
-  PENSTOCK_ASSIGN_OR_RETURN(const auto model, DecoderModel::Load(files, &dry, made));
-  const int64_t value_bytes = plan.cache_type == DType::kF32  ? 4
-                              : plan.cache_type == DType::kI8 ? 1
-                                                              : 2;
-  const auto token = static_cast<uint64_t>(KvBytesPerToken(files.config, value_bytes));
-  const ContextBytes windowed(files.config, plan.cache_type);
+  PENSTOCK_ASSIGN_OR_RETURN(const auto model, models::DecoderModel::Load(files, &dry, made));
+  const int64_t value_bytes = plan.cache_type == numbers::DType::kF32  ? 4
+                              : plan.cache_type == numbers::DType::kI8 ? 1
+                                                                       : 2;
+  const auto token = static_cast<uint64_t>(families::KvBytesPerToken(files.config, value_bytes));
+  const generate::ContextBytes windowed(files.config, plan.cache_type);
   const auto cache = [&](int64_t tokens) {
     return plan.windowed ? static_cast<uint64_t>(windowed.Of(tokens))
                          : static_cast<uint64_t>(tokens) * token;
@@ -113,7 +116,7 @@ Expected<ModelNeeds> DecoderNeeds(const DecoderFiles& files, const DecoderOption
   ModelNeeds needs;
   needs.wanted.weights = model->weight_bytes() + TokenizerBytes(files);
   needs.wanted.activations =
-      plan.runs * (ValueBytes(model->program(), {.sequences = 1, .length = plan.rows}) +
+      plan.runs * (program::ValueBytes(model->program(), {.sequences = 1, .length = plan.rows}) +
                    static_cast<uint64_t>(plan.logit_rows) *
                        static_cast<uint64_t>(files.config.vocab_size) * sizeof(float));
   needs.least = needs.wanted;
@@ -123,13 +126,15 @@ Expected<ModelNeeds> DecoderNeeds(const DecoderFiles& files, const DecoderOption
 }
 
 // A decoder that embeds or scores.
-Expected<ModelNeeds> EmbedderNeeds(const ModelFolder& folder, const EncoderEngineOptions& options,
-                                   Backend* backend) {
-  PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files,
-                            DecoderFiles::Open(folder.path, DecoderUse::kEmbed));
+Expected<ModelNeeds> EmbedderNeeds(const families::ModelFolder& folder,
+                                   const EncoderEngineOptions& options, program::Backend* backend) {
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const families::DecoderFiles files,
+      families::DecoderFiles::Open(folder.path, families::DecoderUse::kEmbed));
   DecoderPlan plan;
   plan.context = std::min(files.config.context, folder.max_tokens);
-  plan.cache_type = options.dtype == DType::kF32 ? DType::kF32 : DType::kBf16;
+  plan.cache_type =
+      options.dtype == numbers::DType::kF32 ? numbers::DType::kF32 : numbers::DType::kBf16;
   plan.rows = DecoderRunner::kRows;
   plan.runs = static_cast<uint64_t>(options.replicas);
   PENSTOCK_ASSIGN_OR_RETURN(ModelNeeds needs,
@@ -139,14 +144,14 @@ Expected<ModelNeeds> EmbedderNeeds(const ModelFolder& folder, const EncoderEngin
 }
 
 Expected<ModelNeeds> TextNeeds(const std::string& path, const DecoderEngineOptions& options,
-                               Backend* backend) {
-  PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files, DecoderFiles::Open(path));
+                               program::Backend* backend) {
+  PENSTOCK_ASSIGN_OR_RETURN(const families::DecoderFiles files, families::DecoderFiles::Open(path));
   DecoderPlan plan;
   const int32_t asked = options.model.context;
   plan.context = asked > 0 ? std::min(asked, files.config.context) : files.config.context;
   plan.cache_type = options.model.cache_type;
   plan.logit_rows = options.scheduler.sequences_max;
-  plan.rows = DecodeScheduler::kPromptRows + plan.logit_rows;
+  plan.rows = generate::DecodeScheduler::kPromptRows + plan.logit_rows;
   plan.windowed = true;
   PENSTOCK_ASSIGN_OR_RETURN(ModelNeeds needs,
                             DecoderNeeds(files, {.dtype = options.model.dtype}, plan, backend));
@@ -171,13 +176,13 @@ std::string ModelBytesText(const ModelBytes& bytes) {
 }
 
 Expected<ModelNeeds> ModelNeedsOf(const std::string& path, const EncoderEngineOptions& options,
-                                  const DecoderEngineOptions& text, Backend* backend) {
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelKind kind, KindOfModel(path));
-  if (kind == ModelKind::kDecoder) return TextNeeds(path, text, backend);
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Read(path));
+                                  const DecoderEngineOptions& text, program::Backend* backend) {
+  PENSTOCK_ASSIGN_OR_RETURN(const families::ModelKind kind, families::KindOfModel(path));
+  if (kind == families::ModelKind::kDecoder) return TextNeeds(path, text, backend);
+  PENSTOCK_ASSIGN_OR_RETURN(const families::ModelFolder folder, families::ModelFolder::Read(path));
   if (!folder.onnx.empty()) return OnnxNeeds(folder, options);
   return folder.decoder ? EmbedderNeeds(folder, options, backend)
                         : EncoderNeeds(folder, options, backend);
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

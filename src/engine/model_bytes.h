@@ -6,9 +6,12 @@
 
 #include "common/status.h"
 
-namespace penstock {
-
+namespace penstock::program {
 class Backend;
+}  // namespace penstock::program
+
+namespace penstock::engine {
+
 struct EncoderEngineOptions;  // encoder_engine.h
 struct DecoderEngineOptions;  // decoder_engine.h
 
@@ -31,6 +34,6 @@ struct ModelNeeds {
 // Of the model at `path`, a folder or a .gguf file, loaded with these options; milliseconds. Errors
 // as EncoderEngine::Load and DecoderEngine::Load, as far as headers tell.
 Expected<ModelNeeds> ModelNeedsOf(const std::string& path, const EncoderEngineOptions& options,
-                                  const DecoderEngineOptions& text, Backend* backend);
+                                  const DecoderEngineOptions& text, program::Backend* backend);
 
-}  // namespace penstock
+}  // namespace penstock::engine

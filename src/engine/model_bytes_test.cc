@@ -12,7 +12,7 @@
 #include "engine/decoder_engine.h"
 #include "engine/encoder_engine.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 using testing::HasSubstr;
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 class ModelBytesTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto backend = NewCpuBackend({.threads = 2});
+    auto backend = cpu::NewCpuBackend({.threads = 2});
     ASSERT_TRUE(backend.ok());
     backend_ = *std::move(backend);
   }
@@ -32,13 +32,13 @@ class ModelBytesTest : public testing::Test {
     }
     return std::string(PENSTOCK_GOLDEN_DIR "/") + golden;
   }
-  void CheckEncoder(const std::string& folder, std::optional<DType> dtype);
+  void CheckEncoder(const std::string& folder, std::optional<numbers::DType> dtype);
 
-  std::unique_ptr<Backend> backend_;
-  Metrics metrics_;
+  std::unique_ptr<program::Backend> backend_;
+  metrics::Metrics metrics_;
 };
 
-void ModelBytesTest::CheckEncoder(const std::string& folder, std::optional<DType> dtype) {
+void ModelBytesTest::CheckEncoder(const std::string& folder, std::optional<numbers::DType> dtype) {
   SCOPED_TRACE(folder);
   EncoderEngineOptions options;
   options.name = "m";
@@ -51,7 +51,7 @@ void ModelBytesTest::CheckEncoder(const std::string& folder, std::optional<DType
   // Of weights no less than they take, and at most a quarter more, besides the tokenizer.
   const uint64_t weights = (*engine)->info().weight_bytes;
   EXPECT_GE(needs->wanted.weights, weights);
-  if (dtype != DType::kI8) {
+  if (dtype != numbers::DType::kI8) {
     const auto tokenizer = std::filesystem::file_size((*engine)->folder().tokenizer_path);
     EXPECT_LE(needs->wanted.weights, weights + weights / 4 + 4 * tokenizer + (64 << 10));
   }
@@ -59,14 +59,17 @@ void ModelBytesTest::CheckEncoder(const std::string& folder, std::optional<DType
   EXPECT_LE(needs->least.activations, needs->wanted.activations);
   // The largest batch holds what it was said to.
   std::promise<Status> done;
-  auto job = std::make_unique<EncodeJob>();
+  auto job = std::make_unique<sched::EncodeJob>();
   const int32_t length = std::min((*engine)->info().max_tokens, 128);
   for (int32_t tokens = 0; tokens + length <= 2048; tokens += length) {
     job->lengths.push_back(length);
     job->ids.insert(job->ids.end(), static_cast<size_t>(length), 5);
   }
-  job->output = (*engine)->info().num_labels > 0 ? EncoderOutput::kLogits : EncoderOutput::kPooled;
-  job->done = [&](std::unique_ptr<EncodeJob>, Status status) { done.set_value(std::move(status)); };
+  job->output = (*engine)->info().num_labels > 0 ? program::EncoderOutput::kLogits
+                                                 : program::EncoderOutput::kPooled;
+  job->done = [&](std::unique_ptr<sched::EncodeJob>, Status status) {
+    done.set_value(std::move(status));
+  };
   ASSERT_TRUE((*engine)->scheduler().Submit(std::move(job)).ok());
   ASSERT_TRUE(done.get_future().get().ok());
   const uint64_t held = (*engine)->HeldBytes();
@@ -78,7 +81,8 @@ TEST_F(ModelBytesTest, EncodersTakeWhatTheySay) {
   for (const char* name : {"bert_mean_normalize", "bert_rerank_identity", "modernbert_mean"}) {
     const std::string folder = Folder((std::string("models/") + name).c_str(), nullptr);
     if (!std::filesystem::exists(folder)) continue;
-    for (const DType dtype : {DType::kF32, DType::kBf16, DType::kI8}) {
+    for (const numbers::DType dtype :
+         {numbers::DType::kF32, numbers::DType::kBf16, numbers::DType::kI8}) {
       CheckEncoder(folder, dtype);
     }
   }
@@ -87,8 +91,8 @@ TEST_F(ModelBytesTest, EncodersTakeWhatTheySay) {
 TEST_F(ModelBytesTest, ARealEncoderTakesWhatItSays) {
   const std::string folder = Folder("", "PENSTOCK_MINILM");
   if (folder.empty()) GTEST_SKIP() << "PENSTOCK_MINILM is not set";
-  CheckEncoder(folder, DType::kF32);
-  CheckEncoder(folder, DType::kBf16);
+  CheckEncoder(folder, numbers::DType::kF32);
+  CheckEncoder(folder, numbers::DType::kBf16);
 }
 
 TEST_F(ModelBytesTest, BatchesFollowWhatIsGranted) {
@@ -129,4 +133,4 @@ TEST_F(ModelBytesTest, NamesItsParts) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -7,27 +7,27 @@
 #include "common/log.h"
 #include "common/regular_file.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
-std::string NamesOf(const ChatTemplates& templates) {
+std::string NamesOf(const families::ChatTemplates& templates) {
   std::string names;
   for (const auto& [name, source] : templates.by_name) names += (names.empty() ? "" : ", ") + name;
   return names;
 }
 
-Expected<ChatTemplate> ParseAsked(std::string source, const std::string& given) {
-  auto parsed = ChatTemplate::Parse(std::move(source));
+Expected<chat::ChatTemplate> ParseAsked(std::string source, const std::string& given) {
+  auto parsed = chat::ChatTemplate::Parse(std::move(source));
   if (!parsed.ok()) return parsed.status().Annotate("chat template '" + given + "'");
   return parsed;
 }
 
-Expected<ChatTemplate> Asked(const ChatTemplates& own, const std::string& given,
-                             const std::string& model) {
+Expected<chat::ChatTemplate> Asked(const families::ChatTemplates& own, const std::string& given,
+                                   const std::string& model) {
   if (const std::string* const source = own.Choose(given, false)) {
     return ParseAsked(*source, given);
   }
-  auto source = ReadRegularFile(given, ChatTemplate::kSourceBytesMax);
+  auto source = ReadRegularFile(given, chat::ChatTemplate::kSourceBytesMax);
   if (source.ok()) return ParseAsked(*std::move(source), given);
   const std::string names = NamesOf(own);
   return Status(
@@ -38,8 +38,8 @@ Expected<ChatTemplate> Asked(const ChatTemplates& own, const std::string& given,
       "chat-template");
 }
 
-Expected<ChatTemplate> ParseOwn(const std::string& source, const std::string& model) {
-  auto parsed = ChatTemplate::Parse(source);
+Expected<chat::ChatTemplate> ParseOwn(const std::string& source, const std::string& model) {
+  auto parsed = chat::ChatTemplate::Parse(source);
   if (parsed.ok()) return parsed;
   LogWarn("{}: no chat: {}", model, parsed.status().message());
   return Status::Unsupported(fmt::format("the chat template of model '{}' cannot be used: {}; "
@@ -48,7 +48,7 @@ Expected<ChatTemplate> ParseOwn(const std::string& source, const std::string& mo
                              "messages");
 }
 
-Expected<ChatTemplate> Default(const ChatTemplates& own, const std::string& model) {
+Expected<chat::ChatTemplate> Default(const families::ChatTemplates& own, const std::string& model) {
   if (const std::string* const source = own.Choose({}, false)) return ParseOwn(*source, model);
   if (own.by_name.empty()) {
     return Status::Unsupported(
@@ -64,10 +64,10 @@ Expected<ChatTemplate> Default(const ChatTemplates& own, const std::string& mode
 
 }  // namespace
 
-Expected<ModelTemplates> ModelTemplates::Make(const ChatTemplates& own, const std::string& given,
-                                              const std::string& model) {
+Expected<ModelTemplates> ModelTemplates::Make(const families::ChatTemplates& own,
+                                              const std::string& given, const std::string& model) {
   if (!given.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(ChatTemplate asked, Asked(own, given, model));
+    PENSTOCK_ASSIGN_OR_RETURN(chat::ChatTemplate asked, Asked(own, given, model));
     return ModelTemplates(std::move(asked));
   }
   ModelTemplates made(Default(own, model));
@@ -76,4 +76,4 @@ Expected<ModelTemplates> ModelTemplates::Make(const ChatTemplates& own, const st
   return made;
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "families/chat_template_files.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 // Plain values; any thread.
 class ModelTemplates {
@@ -19,21 +19,21 @@ class ModelTemplates {
   // messages. A template that was not asked for and cannot be parsed is For's error, since such a
   // model still completes texts. One that was asked for is an error here: kNotFound: `given` is
   // neither; kInvalidArgument or kUnsupported: it cannot be parsed, and the message says why.
-  static Expected<ModelTemplates> Make(const ChatTemplates& own, const std::string& given,
+  static Expected<ModelTemplates> Make(const families::ChatTemplates& own, const std::string& given,
                                        const std::string& model);
 
   // The template of a conversation: of those of the model "tool_use" where there are tools and such
   // a template, else "default". kUnsupported, field messages: the model has no template, or it
   // failed to parse.
-  const Expected<ChatTemplate>& For(bool has_tools) const {
+  const Expected<chat::ChatTemplate>& For(bool has_tools) const {
     return has_tools && for_tools_ ? *for_tools_ : for_all_;
   }
 
  private:
-  explicit ModelTemplates(Expected<ChatTemplate> for_all) : for_all_(std::move(for_all)) {}
+  explicit ModelTemplates(Expected<chat::ChatTemplate> for_all) : for_all_(std::move(for_all)) {}
 
-  Expected<ChatTemplate> for_all_;
-  std::optional<Expected<ChatTemplate>> for_tools_;  // where it is another one
+  Expected<chat::ChatTemplate> for_all_;
+  std::optional<Expected<chat::ChatTemplate>> for_tools_;  // where it is another one
 };
 
-}  // namespace penstock
+}  // namespace penstock::engine

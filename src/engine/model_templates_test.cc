@@ -7,13 +7,13 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
 
-ModelTemplates Made(const ChatTemplates& own, const std::string& given = "") {
+ModelTemplates Made(const families::ChatTemplates& own, const std::string& given = "") {
   auto made = ModelTemplates::Make(own, given, "m");
   EXPECT_TRUE(made.ok()) << made.status().ToString();
   return *std::move(made);
@@ -46,7 +46,7 @@ TEST(ModelTemplates, WithoutOneTheErrorSaysWhatHelps) {
 }
 
 TEST(ModelTemplates, ANameOrAFileIsForAllRequests) {
-  const ChatTemplates own = {{{"default", "d"}, {"tool_use", "t"}, {"rag", "r"}}};
+  const families::ChatTemplates own = {{{"default", "d"}, {"tool_use", "t"}, {"rag", "r"}}};
   EXPECT_EQ(Made(own, "rag").For(true)->source(), "r");
   EXPECT_EQ(Made(own, "rag").For(false)->source(), "r");
   const TempFolder folder;
@@ -64,4 +64,4 @@ TEST(ModelTemplates, ANameOrAFileIsForAllRequests) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::engine

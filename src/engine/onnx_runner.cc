@@ -15,33 +15,37 @@
 #include "numbers/dtype.h"
 #include "openvino/runtime.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 // Activations of a token while a layer runs, in hidden states: about those of a feed-forward.
 constexpr uint64_t kStatesOfAToken = 12;
 
-bool TakesIds(const TensorSpec& spec) {
-  const bool integers = spec.type == ElementType::kInt64 || spec.type == ElementType::kInt32;
+bool TakesIds(const signature::TensorSpec& spec) {
+  const bool integers =
+      spec.type == signature::ElementType::kInt64 || spec.type == signature::ElementType::kInt32;
   return integers && spec.shape && spec.shape->size() == 2 && !spec.shape->at(0).fixed() &&
          !spec.shape->at(1).fixed();
 }
 
-std::string Names(const std::vector<TensorSpec>& specs) {
+std::string Names(const std::vector<signature::TensorSpec>& specs) {
   std::string names;
-  for (const TensorSpec& spec : specs) {
-    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", spec.name, ShapeText(spec.shape));
+  for (const signature::TensorSpec& spec : specs) {
+    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", spec.name,
+                         signature::ShapeText(spec.shape));
   }
   return Printable(names, 500);
 }
 
-bool IsFloat(ElementType type) { return type == ElementType::kFp32 || type == ElementType::kFp16; }
+bool IsFloat(signature::ElementType type) {
+  return type == signature::ElementType::kFp32 || type == signature::ElementType::kFp16;
+}
 
 // Numbers of an output, [rows, width], from row `first` on.
 void CopyRows(const openvino::OutputView& view, size_t first, size_t rows, size_t width,
               float* out) {
   const size_t count = rows * width;
-  if (view.type == ElementType::kFp32) {
+  if (view.type == signature::ElementType::kFp32) {
     std::memcpy(out, view.bytes.data() + first * width * sizeof(float), count * sizeof(float));
     return;
   }
@@ -49,7 +53,7 @@ void CopyRows(const openvino::OutputView& view, size_t first, size_t rows, size_
   for (size_t i = 0; i < count; ++i) {
     uint16_t half;
     std::memcpy(&half, from + i * sizeof(half), sizeof(half));
-    out[i] = HalfToFloat(half);
+    out[i] = numbers::HalfToFloat(half);
   }
 }
 
@@ -68,8 +72,8 @@ uint64_t OnnxBytesFor(size_t tokens, int32_t hidden) {
 
 // ---- OnnxEncoder
 
-Expected<std::unique_ptr<OnnxEncoder>> OnnxEncoder::Load(const ModelFolder& folder,
-                                                         Backend* backend) {
+Expected<std::unique_ptr<OnnxEncoder>> OnnxEncoder::Load(const families::ModelFolder& folder,
+                                                         program::Backend* backend) {
   PENSTOCK_ASSIGN_OR_RETURN(const openvino::Runtime* const runtime, openvino::Runtime::Shared());
   PENSTOCK_ASSIGN_OR_RETURN(const auto file, openvino::TensorModel::Load(runtime, folder.onnx));
   std::unique_ptr<OnnxEncoder> made(new OnnxEncoder());
@@ -93,14 +97,15 @@ Expected<std::unique_ptr<OnnxEncoder>> OnnxEncoder::Load(const ModelFolder& fold
   if (made->logits_) return made;
   made->head_.backend = backend;
   made->head_.hidden = made->hidden_;
-  PENSTOCK_RETURN_IF_ERROR(LoadEmbeddingHead(folder, &made->head_));
-  made->head_program_ = HeadProgram(made->head_, EncoderOutput::kPooled, made->max_tokens_);
-  PENSTOCK_RETURN_IF_ERROR(CheckProgram(made->head_program_));
+  PENSTOCK_RETURN_IF_ERROR(models::LoadEmbeddingHead(folder, &made->head_));
+  made->head_program_ =
+      models::HeadProgram(made->head_, program::EncoderOutput::kPooled, made->max_tokens_);
+  PENSTOCK_RETURN_IF_ERROR(program::CheckProgram(made->head_program_));
   return made;
 }
 
 Status OnnxEncoder::FindInputs(const openvino::TensorModel& model) {
-  const std::vector<TensorSpec>& inputs = model.inputs();
+  const std::vector<signature::TensorSpec>& inputs = model.inputs();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string& name = inputs[i].name;
     std::optional<size_t>* const place = name == "input_ids"        ? &ids_
@@ -123,13 +128,14 @@ Status OnnxEncoder::FindInputs(const openvino::TensorModel& model) {
       "onnx");
 }
 
-Status OnnxEncoder::FindOutput(const openvino::TensorModel& model, const ModelFolder& folder) {
-  const std::vector<TensorSpec>& outputs = model.outputs();
-  logits_ = folder.task != ModelTask::kEmbedding;
-  const auto fits = [&](const TensorSpec& spec) {
+Status OnnxEncoder::FindOutput(const openvino::TensorModel& model,
+                               const families::ModelFolder& folder) {
+  const std::vector<signature::TensorSpec>& outputs = model.outputs();
+  logits_ = folder.task != families::ModelTask::kEmbedding;
+  const auto fits = [&](const signature::TensorSpec& spec) {
     return IsFloat(spec.type) && (!spec.shape || spec.shape->size() == (logits_ ? 2 : 3));
   };
-  const auto named = [&](const TensorSpec& spec) {
+  const auto named = [&](const signature::TensorSpec& spec) {
     return fits(spec) &&
            (logits_ ? spec.name == "logits"
                     : spec.name == "last_hidden_state" || spec.name == "token_embeddings");
@@ -138,7 +144,8 @@ Status OnnxEncoder::FindOutput(const openvino::TensorModel& model, const ModelFo
   if (found == outputs.end()) found = std::find_if(outputs.begin(), outputs.end(), fits);
   if (found == outputs.end()) {
     return Status::Unsupported(
-        fmt::format("a model for {} is to give {}; this one gives {}", ModelTaskName(folder.task),
+        fmt::format("a model for {} is to give {}; this one gives {}",
+                    families::ModelTaskName(folder.task),
                     logits_ ? "logits, [-1, labels]" : "last_hidden_state, [-1,-1, hidden size]",
                     Names(outputs)),
         "onnx");
@@ -150,7 +157,7 @@ Status OnnxEncoder::FindOutput(const openvino::TensorModel& model, const ModelFo
   if (width < 1 || (told > 0 && width != told) || width > (1 << 20)) {
     return Status::Unsupported(
         fmt::format("output '{}' is {}, config.json says {} {}", Printable(found->name),
-                    ShapeText(found->shape), told, logits_ ? "labels" : "hidden_size"),
+                    signature::ShapeText(found->shape), told, logits_ ? "labels" : "hidden_size"),
         "onnx");
   }
   (logits_ ? labels_ : hidden_) = static_cast<int32_t>(width);
@@ -158,13 +165,13 @@ Status OnnxEncoder::FindOutput(const openvino::TensorModel& model, const ModelFo
   return Status::Ok();
 }
 
-int32_t OnnxEncoder::OutputWidth(EncoderOutput output) const {
+int32_t OnnxEncoder::OutputWidth(program::EncoderOutput output) const {
   switch (output) {
-    case EncoderOutput::kLogits:
+    case program::EncoderOutput::kLogits:
       return labels_;
-    case EncoderOutput::kTokens:
+    case program::EncoderOutput::kTokens:
       return logits_ ? 0 : hidden_;
-    case EncoderOutput::kPooled:
+    case program::EncoderOutput::kPooled:
       return logits_ ? 0 : head_program_.values[head_program_.result].width;
   }
   return 0;
@@ -184,7 +191,7 @@ struct OnnxRunner::Memory {
   };
 
   std::unique_ptr<openvino::InferRequest> request;
-  std::unique_ptr<ProgramRun> head;
+  std::unique_ptr<program::ProgramRun> head;
   std::vector<Ids> inputs;
   std::vector<size_t> order;
   std::vector<float> states;  // of a group's tokens, without padding
@@ -194,11 +201,11 @@ struct OnnxRunner::Memory {
 
 class OnnxRunner::BatchRun {
  public:
-  BatchRun(const OnnxEncoder& model, Memory* memory, const PackedBatch& batch, EncoderOutput output,
-           std::span<float* const> sinks)
+  BatchRun(const OnnxEncoder& model, Memory* memory, const program::PackedBatch& batch,
+           program::EncoderOutput output, std::span<float* const> sinks)
       : model_(model), memory_(*memory), batch_(batch), output_(output), sinks_(sinks) {}
 
-  Status Run(BatchPause* pause) {
+  Status Run(program::BatchPause* pause) {
     PENSTOCK_RETURN_IF_ERROR(Check());
     std::vector<size_t>& order = memory_.order;
     order.resize(batch_.sequences());
@@ -280,7 +287,7 @@ class OnnxRunner::BatchRun {
               Value value) {
     if (!input) return Status::Ok();
     Memory::Ids& ids = memory_.inputs[*input];
-    if (model_.compiled_->inputs()[*input].type == ElementType::kInt64) {
+    if (model_.compiled_->inputs()[*input].type == signature::ElementType::kInt64) {
       Fill(group, padded, &ids.wide, value);
     } else {
       Fill(group, padded, &ids.narrow, value);
@@ -321,12 +328,13 @@ class OnnxRunner::BatchRun {
     shape.push_back(width);
     if (view.shape != shape) {
       return Status::Internal(fmt::format("the model gave {} where {} was to come",
-                                          ShapeText(view.shape), ShapeText(shape)));
+                                          signature::ShapeText(view.shape),
+                                          signature::ShapeText(shape)));
     }
     const auto size = static_cast<size_t>(width);
-    if (output_ == EncoderOutput::kPooled) return Pool(group, padded, view);
+    if (output_ == program::EncoderOutput::kPooled) return Pool(group, padded, view);
     for (size_t row = 0; row < group.size(); ++row) {
-      const bool tokens = output_ == EncoderOutput::kTokens;
+      const bool tokens = output_ == program::EncoderOutput::kTokens;
       CopyRows(view, tokens ? row * padded : row, tokens ? Length(group[row]) : 1, size,
                sinks_[group[row]]);
     }
@@ -349,7 +357,7 @@ class OnnxRunner::BatchRun {
     }
     const auto tokens = static_cast<size_t>(memory_.offsets.back());
     memory_.zeros.resize(std::max(memory_.zeros.size(), tokens), 0);
-    PackedBatch pooled;
+    program::PackedBatch pooled;
     pooled.ids = std::span(memory_.zeros).first(tokens);
     pooled.offsets = memory_.offsets;
     pooled.pool_skip = memory_.skip;
@@ -359,8 +367,8 @@ class OnnxRunner::BatchRun {
 
   const OnnxEncoder& model_;
   Memory& memory_;
-  const PackedBatch& batch_;
-  const EncoderOutput output_;
+  const program::PackedBatch& batch_;
+  const program::EncoderOutput output_;
   const std::span<float* const> sinks_;
 };
 
@@ -368,7 +376,7 @@ OnnxRunner::OnnxRunner(std::shared_ptr<const OnnxEncoder> model) : model_(std::m
 
 OnnxRunner::~OnnxRunner() = default;
 
-Status OnnxRunner::Run(const PackedBatch& batch, EncoderOutput output,
+Status OnnxRunner::Run(const program::PackedBatch& batch, program::EncoderOutput output,
                        std::span<float* const> sinks) {
   if (OutputWidth(output) == 0) {
     return Status::InvalidArgument("this model does not give that output", "model");
@@ -409,4 +417,4 @@ uint64_t OnnxRunner::ReleaseMemory() {
   return released;
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -28,7 +28,7 @@
 #include "program/backend.h"
 #include "program/encoder_runner.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 // What a group of so many tokens, padding counted, takes while it is computed, about.
 uint64_t OnnxBytesFor(size_t tokens, int32_t hidden);
@@ -38,16 +38,17 @@ class OnnxEncoder {
  public:
   // Opens folder.onnx. kUnsupported names an input that is not known, or an output that is missing
   // or of another form; kUnavailable: OpenVINO is not installed.
-  static Expected<std::unique_ptr<OnnxEncoder>> Load(const ModelFolder& folder, Backend* backend);
+  static Expected<std::unique_ptr<OnnxEncoder>> Load(const families::ModelFolder& folder,
+                                                     program::Backend* backend);
 
   const std::string& backend_name() const { return backend_name_; }
   int32_t hidden_size() const { return hidden_; }
-  int32_t embedding_size() const { return OutputWidth(EncoderOutput::kPooled); }
-  int32_t num_labels() const { return OutputWidth(EncoderOutput::kLogits); }
+  int32_t embedding_size() const { return OutputWidth(program::EncoderOutput::kPooled); }
+  int32_t num_labels() const { return OutputWidth(program::EncoderOutput::kLogits); }
   int32_t max_tokens() const { return max_tokens_; }
   bool uses_type_ids() const { return type_ids_.has_value(); }
   uint64_t weight_bytes() const { return file_bytes_ + head_.bytes; }
-  int32_t OutputWidth(EncoderOutput output) const;
+  int32_t OutputWidth(program::EncoderOutput output) const;
   // Of a runner, about: OpenVINO does not say what it takes.
   uint64_t BytesFor(size_t tokens) const { return OnnxBytesFor(std::min(tokens, most_), hidden_); }
 
@@ -55,9 +56,9 @@ class OnnxEncoder {
   friend class OnnxRunner;
   OnnxEncoder() = default;
   Status FindInputs(const openvino::TensorModel& model);
-  Status FindOutput(const openvino::TensorModel& model, const ModelFolder& folder);
+  Status FindOutput(const openvino::TensorModel& model, const families::ModelFolder& folder);
 
-  Backend* backend_ = nullptr;
+  program::Backend* backend_ = nullptr;
   std::string backend_name_;  // "openvino 2026.4.1 (2 threads)"
   std::unique_ptr<openvino::CompiledModel> compiled_;
   std::optional<size_t> ids_, mask_, type_ids_, positions_;  // numbers of inputs
@@ -71,11 +72,11 @@ class OnnxEncoder {
   int32_t max_tokens_ = 0;
   size_t most_ = 0;  // tokens of a group
   uint64_t file_bytes_ = 0;
-  EncoderWeights head_;  // of hidden states: pooling and dense modules
-  Program head_program_;
+  models::EncoderWeights head_;  // of hidden states: pooling and dense modules
+  program::Program head_program_;
 };
 
-class OnnxRunner final : public EncoderRunner {
+class OnnxRunner final : public program::EncoderRunner {
  public:
   static constexpr size_t kStep = 16;       // tokens; of lengths over 256: 64
   static constexpr size_t kGroupRows = 32;  // sequences
@@ -84,8 +85,10 @@ class OnnxRunner final : public EncoderRunner {
   explicit OnnxRunner(std::shared_ptr<const OnnxEncoder> model);
   ~OnnxRunner() override;
 
-  int32_t OutputWidth(EncoderOutput output) const override { return model_->OutputWidth(output); }
-  Status Run(const PackedBatch& batch, EncoderOutput output,
+  int32_t OutputWidth(program::EncoderOutput output) const override {
+    return model_->OutputWidth(output);
+  }
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
              std::span<float* const> sinks) override;
   void PlaceExecutor() const override { model_->backend_->PlaceCaller(); }
   uint64_t HeldBytes() const override { return held_.load(std::memory_order_relaxed); }
@@ -102,4 +105,4 @@ class OnnxRunner final : public EncoderRunner {
   std::atomic<uint64_t> held_{0};
 };
 
-}  // namespace penstock
+}  // namespace penstock::engine

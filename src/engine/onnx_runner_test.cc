@@ -9,7 +9,7 @@
 #include "cpu/cpu_backend.h"
 #include "openvino/openvino_test_util.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 using openvino::CanOpenRuntime;
@@ -64,7 +64,7 @@ class OnnxRunnerTest : public ::testing::Test {
     if (const Status can = CanOpenRuntime(); !can.ok()) {
       GTEST_SKIP() << "NOT TESTED: " << can.message();
     }
-    auto backend = NewCpuBackend({.threads = 2, .pin = false});
+    auto backend = cpu::NewCpuBackend({.threads = 2, .pin = false});
     ASSERT_TRUE(backend.ok()) << backend.status().ToString();
     backend_ = *std::move(backend);
     folder_.onnx = Golden("encoder.onnx");
@@ -72,7 +72,7 @@ class OnnxRunnerTest : public ::testing::Test {
     folder_.encoder.hidden_size = kHidden;
     folder_.encoder.type_vocab_size = 2;
     folder_.max_tokens = 100;
-    folder_.pooling = PoolingMode::kMean;
+    folder_.pooling = families::PoolingMode::kMean;
   }
 
   Status Load() {
@@ -96,7 +96,7 @@ class OnnxRunnerTest : public ::testing::Test {
 
   // Results of each text, `width(text)` floats.
   template <typename Width>
-  Status Run(const std::vector<Text>& texts, EncoderOutput output, Width width,
+  Status Run(const std::vector<Text>& texts, program::EncoderOutput output, Width width,
              std::vector<std::vector<float>>* results, std::vector<int32_t> skip = {}) {
     std::vector<int32_t> ids, types, offsets{0};
     std::vector<float*> sinks;
@@ -111,8 +111,8 @@ class OnnxRunnerTest : public ::testing::Test {
     return runner_->Run({ids, types, offsets, skip, {}}, output, sinks);
   }
 
-  std::unique_ptr<Backend> backend_;
-  ModelFolder folder_;
+  std::unique_ptr<program::Backend> backend_;
+  families::ModelFolder folder_;
   std::unique_ptr<OnnxRunner> runner_;
 };
 
@@ -123,13 +123,13 @@ const std::vector<int> kLengths = {3,  100, 1, 17, 16, 15, 40, 41, 99, 2, 2,  2,
 
 TEST_F(OnnxRunnerTest, StatesOfTokens) {
   ASSERT_TRUE(Load().ok());
-  EXPECT_EQ(runner_->OutputWidth(EncoderOutput::kTokens), kHidden);
-  EXPECT_EQ(runner_->OutputWidth(EncoderOutput::kLogits), 0);
+  EXPECT_EQ(runner_->OutputWidth(program::EncoderOutput::kTokens), kHidden);
+  EXPECT_EQ(runner_->OutputWidth(program::EncoderOutput::kLogits), 0);
   const std::vector<Text> texts = Texts(kLengths);
   std::vector<std::vector<float>> results;
   const auto status = Run(
-      texts, EncoderOutput::kTokens, [](const Text& text) { return text.ids.size() * kHidden; },
-      &results);
+      texts, program::EncoderOutput::kTokens,
+      [](const Text& text) { return text.ids.size() * kHidden; }, &results);
   ASSERT_TRUE(status.ok()) << status.ToString();
   // The sum would have padding in it if the mask did not reach the model.
   for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(results[i], texts[i].Tokens()) << i;
@@ -142,14 +142,14 @@ TEST_F(OnnxRunnerTest, PoolsAsTheFolderSays) {
   for (const Text& text : texts) skip.push_back(text.ids.size() > 2 ? 2 : 0);
   std::vector<std::vector<float>> results;
   const auto width = [](const Text&) { return size_t{kHidden}; };
-  ASSERT_TRUE(Run(texts, EncoderOutput::kPooled, width, &results, skip).ok());
+  ASSERT_TRUE(Run(texts, program::EncoderOutput::kPooled, width, &results, skip).ok());
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::vector<float> mean = texts[i].Mean(static_cast<size_t>(skip[i]));
     for (int h = 0; h < kHidden; ++h) EXPECT_NEAR(results[i][h], mean[h], 1e-4) << i;
   }
-  folder_.pooling = PoolingMode::kLastToken;
+  folder_.pooling = families::PoolingMode::kLastToken;
   ASSERT_TRUE(Load().ok());
-  ASSERT_TRUE(Run(texts, EncoderOutput::kPooled, width, &results).ok());
+  ASSERT_TRUE(Run(texts, program::EncoderOutput::kPooled, width, &results).ok());
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::vector<float> states = texts[i].Tokens();
     EXPECT_EQ(results[i], std::vector<float>(states.end() - kHidden, states.end())) << i;
@@ -159,30 +159,30 @@ TEST_F(OnnxRunnerTest, PoolsAsTheFolderSays) {
   EXPECT_GT(runner_->ReleaseMemory(), 0u);
   EXPECT_EQ(runner_->HeldBytes(), 0u);
   EXPECT_EQ(runner_->ReleaseMemory(), 0u);
-  ASSERT_TRUE(Run(texts, EncoderOutput::kPooled, width, &results).ok());
+  ASSERT_TRUE(Run(texts, program::EncoderOutput::kPooled, width, &results).ok());
 }
 
 TEST_F(OnnxRunnerTest, Logits) {
   folder_.onnx = Golden("encoder_logits.onnx");
-  folder_.task = ModelTask::kClassification;
+  folder_.task = families::ModelTask::kClassification;
   folder_.encoder.num_labels = kLabels;
   const Status loaded = Load();
   ASSERT_TRUE(loaded.ok()) << loaded.ToString();
-  EXPECT_EQ(runner_->OutputWidth(EncoderOutput::kLogits), kLabels);
-  EXPECT_EQ(runner_->OutputWidth(EncoderOutput::kPooled), 0);
+  EXPECT_EQ(runner_->OutputWidth(program::EncoderOutput::kLogits), kLabels);
+  EXPECT_EQ(runner_->OutputWidth(program::EncoderOutput::kPooled), 0);
   const std::vector<Text> texts = Texts(kLengths);
   std::vector<std::vector<float>> results;
-  ASSERT_TRUE(
-      Run(
-          texts, EncoderOutput::kLogits, [](const Text&) { return size_t{kLabels}; }, &results)
-          .ok());
+  ASSERT_TRUE(Run(
+                  texts, program::EncoderOutput::kLogits,
+                  [](const Text&) { return size_t{kLabels}; }, &results)
+                  .ok());
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::vector<float> logits = texts[i].Logits();
     for (int l = 0; l < kLabels; ++l) EXPECT_NEAR(results[i][l], logits[l], 1e-3) << i;
   }
 }
 
-class CountingPause : public BatchPause {
+class CountingPause : public program::BatchPause {
  public:
   bool Pause() override {
     ++count;
@@ -199,16 +199,17 @@ TEST_F(OnnxRunnerTest, OthersHaveATurnBetweenGroups) {
   runner_->SetPause(&pause);
   std::vector<std::vector<float>> results;
   const auto width = [](const Text&) { return size_t{kHidden}; };
-  ASSERT_TRUE(Run(Texts({8, 8, 8, 8}), EncoderOutput::kPooled, width, &results).ok());
+  ASSERT_TRUE(Run(Texts({8, 8, 8, 8}), program::EncoderOutput::kPooled, width, &results).ok());
   EXPECT_EQ(pause.count, 0);
   // 100 with 90; 40; 3 with 3: what is padded stays under a quarter.
-  ASSERT_TRUE(Run(Texts({3, 100, 40, 90, 3}), EncoderOutput::kPooled, width, &results).ok());
+  ASSERT_TRUE(
+      Run(Texts({3, 100, 40, 90, 3}), program::EncoderOutput::kPooled, width, &results).ok());
   EXPECT_EQ(pause.count, 2);
   // The text of 40 has left before its group begins.
   pause.count = 0;
   pause.unwanted = 2;
   std::vector<std::vector<float>> left;
-  ASSERT_TRUE(Run(Texts({3, 100, 40, 90, 3}), EncoderOutput::kPooled, width, &left).ok());
+  ASSERT_TRUE(Run(Texts({3, 100, 40, 90, 3}), program::EncoderOutput::kPooled, width, &left).ok());
   EXPECT_EQ(pause.count, 1);
   EXPECT_NE(results[2], left[2]);
   left[2] = results[2];
@@ -220,20 +221,21 @@ TEST_F(OnnxRunnerTest, RefusesBadBatches) {
   std::vector<std::vector<float>> results;
   const auto width = [](const Text&) { return size_t{kHidden}; };
   std::vector<Text> texts = Texts({4, 101});
-  EXPECT_THAT(Run(texts, EncoderOutput::kPooled, width, &results).message(), HasSubstr("1 to 100"));
+  EXPECT_THAT(Run(texts, program::EncoderOutput::kPooled, width, &results).message(),
+              HasSubstr("1 to 100"));
   for (const int32_t id : {-1, 32}) {
     texts = Texts({4, 5});
     texts[1].ids[2] = id;
-    EXPECT_EQ(Run(texts, EncoderOutput::kPooled, width, &results).code(),
+    EXPECT_EQ(Run(texts, program::EncoderOutput::kPooled, width, &results).code(),
               StatusCode::kInvalidArgument);
   }
   texts = Texts({4});
   texts[0].types[0] = 2;
-  EXPECT_THAT(Run(texts, EncoderOutput::kPooled, width, &results).message(),
+  EXPECT_THAT(Run(texts, program::EncoderOutput::kPooled, width, &results).message(),
               HasSubstr("type id 2"));
-  EXPECT_EQ(Run(Texts({4}), EncoderOutput::kLogits, width, &results).code(),
+  EXPECT_EQ(Run(Texts({4}), program::EncoderOutput::kLogits, width, &results).code(),
             StatusCode::kInvalidArgument);
-  ASSERT_TRUE(Run(Texts({4}), EncoderOutput::kPooled, width, &results).ok());
+  ASSERT_TRUE(Run(Texts({4}), program::EncoderOutput::kPooled, width, &results).ok());
 }
 
 TEST_F(OnnxRunnerTest, RefusesOtherModels) {
@@ -246,9 +248,9 @@ TEST_F(OnnxRunnerTest, RefusesOtherModels) {
   EXPECT_THAT(Load().message(), HasSubstr("config.json says 5 hidden_size"));
   folder_.encoder.hidden_size = 0;  // then the file's
   EXPECT_TRUE(Load().ok());
-  folder_.task = ModelTask::kReranking;
+  folder_.task = families::ModelTask::kReranking;
   EXPECT_THAT(Load().message(), HasSubstr("a model for reranking is to give logits"));
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::engine

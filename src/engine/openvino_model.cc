@@ -17,7 +17,7 @@
 #include "gate/bulk_turn.h"
 #include "openvino/tensor_model.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 using openvino::CompiledModel;
@@ -72,8 +72,8 @@ using Bytes = std::vector<std::byte>;
 
 // Values that any model takes: from 0 to 1, of integers 0 or 1, which are ids of any vocabulary.
 // Those of a row depend on its number.
-Bytes MadeUpRow(ElementType type, size_t elements, uint32_t row) {
-  Bytes bytes(elements * ElementBytes(type));
+Bytes MadeUpRow(signature::ElementType type, size_t elements, uint32_t row) {
+  Bytes bytes(elements * signature::ElementBytes(type));
   uint64_t state = row + 1;
   for (size_t i = 0; i < elements; ++i) {
     // Knuth's MMIX generator (The Art of Computer Programming 2, 3.3.4).
@@ -84,20 +84,20 @@ Bytes MadeUpRow(ElementType type, size_t elements, uint32_t row) {
     };
     const float number = static_cast<float>(bits) / 2147483648.0f;
     switch (type) {
-      case ElementType::kFp32:
+      case signature::ElementType::kFp32:
         put(number);
         break;
-      case ElementType::kFp64:
+      case signature::ElementType::kFp64:
         put(static_cast<double>(number));
         break;
-      case ElementType::kFp16:
+      case signature::ElementType::kFp16:
         put(static_cast<uint16_t>(bits % 2 == 0 ? 0 : 0x3c00));
         break;
-      case ElementType::kBf16:
+      case signature::ElementType::kBf16:
         put(static_cast<uint16_t>(bits % 2 == 0 ? 0 : 0x3f80));
         break;
       default:  // little-endian: the first byte
-        bytes[i * ElementBytes(type)] = static_cast<std::byte>(bits % 2);
+        bytes[i * signature::ElementBytes(type)] = static_cast<std::byte>(bits % 2);
         break;
     }
   }
@@ -117,14 +117,14 @@ class MadeUpRun {
     auto run = std::unique_ptr<MadeUpRun>(new MadeUpRun(compiled));
     PENSTOCK_ASSIGN_OR_RETURN(run->request_, compiled.NewRequest());
     for (size_t i = 0; i < compiled.inputs().size(); ++i) {
-      const TensorSpec& spec = compiled.inputs()[i];
+      const signature::TensorSpec& spec = compiled.inputs()[i];
       std::vector<int64_t> shape;
-      for (const DimensionRange& one : *spec.shape) {
+      for (const signature::DimensionRange& one : *spec.shape) {
         const int64_t most = one.max < 0 ? open_size : std::min(one.max, open_size);
         shape.push_back(one.fixed() ? one.min : std::max(one.min, most));
       }
       shape[0] = rows;
-      const auto elements = ElementCount(std::span(shape).subspan(1));
+      const auto elements = signature::ElementCount(std::span(shape).subspan(1));
       if (!elements) return Status::Unsupported("an input is too large");
       Bytes& all = run->inputs_.emplace_back();
       for (uint32_t row = first; row < first + rows; ++row) {
@@ -136,8 +136,8 @@ class MadeUpRun {
     return run;
   }
 
-  Status Run(ComputeGate* gate, double* took_s = nullptr) {
-    std::optional<BulkTurn> turn;
+  Status Run(gate::ComputeGate* gate, double* took_s = nullptr) {
+    std::optional<gate::BulkTurn> turn;
     if (gate != nullptr) turn.emplace(gate);
     const Clock::time_point begin = Clock::now();
     const Status status = request_->Run();
@@ -163,12 +163,14 @@ class MadeUpRun {
 };
 
 // Whether two results of one row are alike: but for rounding, which the batch may change.
-bool AreAlike(ElementType type, std::span<const std::byte> a, std::span<const std::byte> b) {
+bool AreAlike(signature::ElementType type, std::span<const std::byte> a,
+              std::span<const std::byte> b) {
   if (a.size() != b.size()) return false;
-  if (type != ElementType::kFp32) {
+  if (type != signature::ElementType::kFp32) {
     // Halves are rounded, too; that they are of one size must do.
-    const bool rounded =
-        type == ElementType::kFp16 || type == ElementType::kBf16 || type == ElementType::kFp64;
+    const bool rounded = type == signature::ElementType::kFp16 ||
+                         type == signature::ElementType::kBf16 ||
+                         type == signature::ElementType::kFp64;
     return rounded || std::equal(a.begin(), a.end(), b.begin());
   }
   constexpr float kTolerance = 1e-3f;
@@ -187,7 +189,7 @@ bool AreAlike(ElementType type, std::span<const std::byte> a, std::span<const st
 }
 
 // OK: two rows give together what each gives alone. `two` and `one` may be the same model.
-Status CheckRowsApart(const CompiledModel& two, const CompiledModel& one, ComputeGate* gate) {
+Status CheckRowsApart(const CompiledModel& two, const CompiledModel& one, gate::ComputeGate* gate) {
   int64_t open_size = 0;
   const auto outputs_of = [&](const CompiledModel& compiled, uint32_t first,
                               uint32_t rows) -> Expected<std::vector<Bytes>> {
@@ -222,7 +224,7 @@ Status CheckRowsApart(const CompiledModel& two, const CompiledModel& one, Comput
 // Whether the first dimension of all inputs and outputs may be anything.
 bool MayBatch(const TensorModel& model) {
   for (const auto* specs : {&model.inputs(), &model.outputs()}) {
-    for (const TensorSpec& spec : *specs) {
+    for (const signature::TensorSpec& spec : *specs) {
       if (!spec.shape || spec.shape->empty() || spec.shape->front().max >= 0) return false;
     }
   }
@@ -231,14 +233,14 @@ bool MayBatch(const TensorModel& model) {
 
 // What the model takes and gives in batches of `asked` rows, or for -1 as many as seem fit.
 // kUnsupported: it does not run in batches.
-Expected<TensorSignature> BatchedSignature(const TensorModel& model, int32_t asked) {
-  TensorSignature signature;
+Expected<signature::TensorSignature> BatchedSignature(const TensorModel& model, int32_t asked) {
+  signature::TensorSignature signature;
   PENSTOCK_RETURN_IF_ERROR(
       model.ShapesForBatch(asked > 0 ? asked : 2, &signature.inputs, &signature.outputs));
   uint64_t row_bytes = 1;
   bool open = false;
   for (auto* specs : {&signature.inputs, &signature.outputs}) {
-    for (TensorSpec& spec : *specs) {
+    for (signature::TensorSpec& spec : *specs) {
       spec.shape->front() = {1, 1};
       if (spec.fixed()) {
         row_bytes += spec.bytes();
@@ -365,7 +367,7 @@ class Loading {
   const TensorModel* const model_;
   const TensorEngineOptions* const options_;
   const int threads_;
-  ComputeGate* const gate_;
+  gate::ComputeGate* const gate_;
 };
 
 }  // namespace
@@ -399,4 +401,4 @@ Expected<ModelNeeds> OpenVinoNeedsOf(const std::string& path, const TensorEngine
   return needs;
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

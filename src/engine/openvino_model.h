@@ -17,7 +17,7 @@
 #include "common/status.h"
 #include "engine/tensor_engine.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 // `threads`: that compute a run. options.scheduler.gate: may be null. Errors as TensorEngine::Load.
 Expected<TensorEngineParts> LoadOpenVinoModel(const std::string& path,
@@ -26,4 +26,4 @@ Expected<TensorEngineParts> LoadOpenVinoModel(const std::string& path,
 // kUnavailable also: OpenVINO is not installed.
 Expected<ModelNeeds> OpenVinoNeedsOf(const std::string& path, const TensorEngineOptions& options);
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -11,7 +11,7 @@
 #include "engine/openvino_runner.h"
 #include "openvino/openvino_test_util.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 using openvino::CanOpenRuntime;
@@ -75,11 +75,11 @@ TEST(OpenVinoModel, RunsRowsInParts) {
   EXPECT_EQ(parts->platform, "onnxruntime_onnx");
   EXPECT_THAT(parts->backend, HasSubstr("(2 threads)"));
   EXPECT_GT(parts->weight_bytes, 0u);
-  const TensorSignature& signature = parts->signature;
+  const signature::TensorSignature& signature = parts->signature;
   EXPECT_GE(signature.max_batch_size, 8);
   EXPECT_LE(signature.max_batch_size, 64);
-  EXPECT_EQ(ShapeText(signature.inputs[0].shape), "[1..,4]");
-  EXPECT_EQ(ShapeText(signature.outputs[0].shape), "[1..,3]");
+  EXPECT_EQ(signature::ShapeText(signature.inputs[0].shape), "[1..,4]");
+  EXPECT_EQ(signature::ShapeText(signature.outputs[0].shape), "[1..,3]");
   ASSERT_TRUE(signature.has_fixed_rows());
   const auto rows_max = static_cast<uint32_t>(signature.max_batch_size);
   std::vector<float> x(rows_max * 4);
@@ -98,8 +98,8 @@ TEST(OpenVinoModel, RunsRowsInParts) {
       for (size_t i = capacity * 3; i < y.size(); ++i) ASSERT_EQ(y[i], -1) << rows;
     }
   }
-  std::vector<TensorData> outputs;
-  const TensorData all{{5, 4}, std::as_bytes(std::span(x)).first(5 * 16)};
+  std::vector<signature::TensorData> outputs;
+  const signature::TensorData all{{5, 4}, std::as_bytes(std::span(x)).first(5 * 16)};
   ASSERT_TRUE(parts->runners[0]->Run({&all, 1}, &outputs).ok());
   EXPECT_THAT(outputs[0].shape, ElementsAre(5, 3));
   EXPECT_EQ(ValuesOf<float>(outputs[0].bytes),
@@ -116,10 +116,10 @@ TEST(OpenVinoModel, HasTheBatchThatIsAskedFor) {
   const auto none = LoadOpenVinoModel(Golden("matmul.onnx"), Options(0), 1);
   ASSERT_TRUE(none.ok());
   EXPECT_EQ(none->signature.max_batch_size, 0);
-  EXPECT_EQ(ShapeText(none->signature.inputs[0].shape), "[-1,4]");
+  EXPECT_EQ(signature::ShapeText(none->signature.inputs[0].shape), "[-1,4]");
   const std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8};
-  const TensorData two{{2, 4}, std::as_bytes(std::span(x))};
-  std::vector<TensorData> outputs;
+  const signature::TensorData two{{2, 4}, std::as_bytes(std::span(x))};
+  std::vector<signature::TensorData> outputs;
   ASSERT_TRUE(none->runners[0]->Run({&two, 1}, &outputs).ok());
   EXPECT_THAT(outputs[0].shape, ElementsAre(2, 3));
   EXPECT_EQ(ValuesOf<float>(outputs[0].bytes), Multiplied(x, 2));
@@ -185,4 +185,4 @@ TEST(OpenVinoModel, NeedsAreToldBeforeTheModelIsRead) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -8,7 +8,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 using openvino::CompiledModel;
@@ -35,25 +35,26 @@ class AlignedBytes {
 };
 
 // Of a row of each.
-std::vector<size_t> RowBytes(const std::vector<TensorSpec>& specs) {
+std::vector<size_t> RowBytes(const std::vector<signature::TensorSpec>& specs) {
   std::vector<size_t> bytes;
-  for (const TensorSpec& spec : specs) {
-    bytes.push_back(*ElementCount(TensorSignature::RowShape(spec)) * ElementBytes(spec.type));
+  for (const signature::TensorSpec& spec : specs) {
+    bytes.push_back(*signature::ElementCount(signature::TensorSignature::RowShape(spec)) *
+                    signature::ElementBytes(spec.type));
   }
   return bytes;
 }
 
-Status CheckValuesOf(const InferRequest& request, std::span<const TensorData> inputs) {
+Status CheckValuesOf(const InferRequest& request, std::span<const signature::TensorData> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     PENSTOCK_RETURN_IF_ERROR(request.CheckValues(i, inputs[i].bytes));
   }
   return Status::Ok();
 }
 
-class RowsRunner final : public TensorRunner {
+class RowsRunner final : public signature::TensorRunner {
  public:
-  static Expected<std::unique_ptr<TensorRunner>> Make(const TensorSignature& signature,
-                                                      std::span<const CompiledRows> sizes) {
+  static Expected<std::unique_ptr<signature::TensorRunner>> Make(
+      const signature::TensorSignature& signature, std::span<const CompiledRows> sizes) {
     auto runner = std::unique_ptr<RowsRunner>(new RowsRunner(
         signature, PlanRows(sizes, static_cast<uint32_t>(signature.max_batch_size))));
     for (const CompiledRows& size : sizes) {
@@ -64,7 +65,7 @@ class RowsRunner final : public TensorRunner {
       made.inputs.resize(signature.inputs.size());
       made.outputs.resize(signature.outputs.size());
     }
-    return std::unique_ptr<TensorRunner>(std::move(runner));
+    return std::unique_ptr<signature::TensorRunner>(std::move(runner));
   }
 
   Status RunRows(uint32_t rows, uint32_t capacity, std::span<const std::byte* const> inputs,
@@ -78,23 +79,24 @@ class RowsRunner final : public TensorRunner {
     return Status::Ok();
   }
 
-  Status Run(std::span<const TensorData> inputs, std::vector<TensorData>* outputs) override {
+  Status Run(std::span<const signature::TensorData> inputs,
+             std::vector<signature::TensorData>* outputs) override {
     const auto rows = static_cast<uint32_t>(inputs[0].shape[0]);
     std::vector<const std::byte*> from;
     std::vector<std::byte*> to;
-    for (const TensorData& input : inputs) from.push_back(input.bytes.data());
+    for (const signature::TensorData& input : inputs) from.push_back(input.bytes.data());
     kept_.clear();
     outputs->clear();
     for (size_t i = 0; i < signature_.outputs.size(); ++i) {
       to.push_back(kept_.emplace_back(rows * output_bytes_[i]).data());
-      std::vector<int64_t> shape = TensorSignature::RowShape(signature_.outputs[i]);
+      std::vector<int64_t> shape = signature::TensorSignature::RowShape(signature_.outputs[i]);
       shape.insert(shape.begin(), rows);
       outputs->push_back({std::move(shape), {kept_[i].data(), kept_[i].size()}});
     }
     return RunRows(rows, rows, from, to);
   }
 
-  Status CheckValues(std::span<const TensorData> inputs) const override {
+  Status CheckValues(std::span<const signature::TensorData> inputs) const override {
     return CheckValuesOf(*sizes_[0].request, inputs);
   }
 
@@ -106,7 +108,7 @@ class RowsRunner final : public TensorRunner {
     std::vector<std::byte*> outputs;
   };
 
-  RowsRunner(const TensorSignature& signature, std::vector<uint8_t> plan)
+  RowsRunner(const signature::TensorSignature& signature, std::vector<uint8_t> plan)
       : signature_(signature),
         plan_(std::move(plan)),
         input_bytes_(RowBytes(signature.inputs)),
@@ -157,13 +159,13 @@ class RowsRunner final : public TensorRunner {
     return to;
   }
 
-  static std::vector<int64_t> ShapeOf(const TensorSpec& spec, const Size& size) {
-    std::vector<int64_t> shape = TensorSignature::RowShape(spec);
+  static std::vector<int64_t> ShapeOf(const signature::TensorSpec& spec, const Size& size) {
+    std::vector<int64_t> shape = signature::TensorSignature::RowShape(spec);
     shape.insert(shape.begin(), size.rows);
     return shape;
   }
 
-  const TensorSignature signature_;
+  const signature::TensorSignature signature_;
   const std::vector<uint8_t> plan_;
   const std::vector<size_t> input_bytes_;  // of a row
   const std::vector<size_t> output_bytes_;
@@ -172,11 +174,11 @@ class RowsRunner final : public TensorRunner {
   std::vector<AlignedBytes> kept_;    // outputs of Run
 };
 
-class ShapesRunner final : public TensorRunner {
+class ShapesRunner final : public signature::TensorRunner {
  public:
-  static Expected<std::unique_ptr<TensorRunner>> Make(const CompiledModel& compiled) {
+  static Expected<std::unique_ptr<signature::TensorRunner>> Make(const CompiledModel& compiled) {
     PENSTOCK_ASSIGN_OR_RETURN(auto request, compiled.NewRequest());
-    return std::unique_ptr<TensorRunner>(
+    return std::unique_ptr<signature::TensorRunner>(
         new ShapesRunner(std::move(request), compiled.outputs().size()));
   }
 
@@ -185,7 +187,8 @@ class ShapesRunner final : public TensorRunner {
     return Status::Internal("the model has no rows of fixed shape");
   }
 
-  Status Run(std::span<const TensorData> inputs, std::vector<TensorData>* outputs) override {
+  Status Run(std::span<const signature::TensorData> inputs,
+             std::vector<signature::TensorData>* outputs) override {
     for (size_t i = 0; i < inputs.size(); ++i) {
       PENSTOCK_RETURN_IF_ERROR(request_->BindInput(i, inputs[i].shape, inputs[i].bytes));
     }
@@ -198,7 +201,7 @@ class ShapesRunner final : public TensorRunner {
     return Status::Ok();
   }
 
-  Status CheckValues(std::span<const TensorData> inputs) const override {
+  Status CheckValues(std::span<const signature::TensorData> inputs) const override {
     return CheckValuesOf(*request_, inputs);
   }
 
@@ -227,13 +230,13 @@ std::vector<uint8_t> PlanRows(std::span<const CompiledRows> sizes, uint32_t rows
   return first;
 }
 
-Expected<std::unique_ptr<TensorRunner>> NewRowsRunner(const TensorSignature& signature,
-                                                      std::span<const CompiledRows> sizes) {
+Expected<std::unique_ptr<signature::TensorRunner>> NewRowsRunner(
+    const signature::TensorSignature& signature, std::span<const CompiledRows> sizes) {
   return RowsRunner::Make(signature, sizes);
 }
 
-Expected<std::unique_ptr<TensorRunner>> NewShapesRunner(const CompiledModel& compiled) {
+Expected<std::unique_ptr<signature::TensorRunner>> NewShapesRunner(const CompiledModel& compiled) {
   return ShapesRunner::Make(compiled);
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -10,7 +10,7 @@
 #include "openvino/tensor_model.h"
 #include "signature/tensor_runner.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 // A model compiled for a batch of that many rows.
 struct CompiledRows {
@@ -27,10 +27,11 @@ std::vector<uint8_t> PlanRows(std::span<const CompiledRows> sizes, uint32_t rows
 // Of a model with rows of fixed shape. A batch is run in parts, each of one of the sizes, the
 // smallest first in `sizes`. They read and write the scheduler's memory where it is; only rows that
 // are fewer than their size are copied, so that no other rows are computed with them.
-Expected<std::unique_ptr<TensorRunner>> NewRowsRunner(const TensorSignature& signature,
-                                                      std::span<const CompiledRows> sizes);
+Expected<std::unique_ptr<signature::TensorRunner>> NewRowsRunner(
+    const signature::TensorSignature& signature, std::span<const CompiledRows> sizes);
 
 // Of any other model.
-Expected<std::unique_ptr<TensorRunner>> NewShapesRunner(const openvino::CompiledModel& compiled);
+Expected<std::unique_ptr<signature::TensorRunner>> NewShapesRunner(
+    const openvino::CompiledModel& compiled);
 
-}  // namespace penstock
+}  // namespace penstock::engine

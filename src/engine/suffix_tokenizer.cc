@@ -2,13 +2,13 @@
 
 #include <string>
 
-namespace penstock {
+namespace penstock::engine {
 
 template <typename Run>
-Status SuffixTokenizer::WithSuffix(const EncodeOptions& options, Encoding* out,
+Status SuffixTokenizer::WithSuffix(const text::EncodeOptions& options, text::Encoding* out,
                                    const Run& run) const {
   if (!options.add_special_tokens) return run(options);
-  EncodeOptions shorter = options;
+  text::EncodeOptions shorter = options;
   shorter.add_special_tokens = own_template_;
   if (options.max_tokens > 0) {
     if (options.max_tokens <= suffix_.size()) {
@@ -29,26 +29,26 @@ Status SuffixTokenizer::WithSuffix(const EncodeOptions& options, Encoding* out,
   return Status::Ok();
 }
 
-Status SuffixTokenizer::Encode(std::string_view text, const EncodeOptions& options,
-                               Encoding* out) const {
-  return WithSuffix(options, out, [&](const EncodeOptions& shorter) {
+Status SuffixTokenizer::Encode(std::string_view text, const text::EncodeOptions& options,
+                               text::Encoding* out) const {
+  return WithSuffix(options, out, [&](const text::EncodeOptions& shorter) {
     return inner_->Encode(text, shorter, out);
   });
 }
 
 Status SuffixTokenizer::EncodePair(std::string_view first, std::string_view second,
-                                   const EncodeOptions& options, Encoding* out) const {
-  return WithSuffix(options, out, [&](const EncodeOptions& shorter) {
+                                   const text::EncodeOptions& options, text::Encoding* out) const {
+  return WithSuffix(options, out, [&](const text::EncodeOptions& shorter) {
     return inner_->EncodePair(first, second, shorter, out);
   });
 }
 
 Status SuffixTokenizer::Combine(std::span<const int32_t> first,
                                 const std::span<const int32_t>* second,
-                                const EncodeOptions& options, Encoding* out) const {
-  return WithSuffix(options, out, [&](const EncodeOptions& shorter) {
+                                const text::EncodeOptions& options, text::Encoding* out) const {
+  return WithSuffix(options, out, [&](const text::EncodeOptions& shorter) {
     return inner_->Combine(first, second, shorter, out);
   });
 }
 
-}  // namespace penstock
+}  // namespace penstock::engine

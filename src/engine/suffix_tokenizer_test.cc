@@ -3,22 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 using testing::ElementsAre;
 
 // <|begin|> (259) before a text; bytes are tokens.
-std::unique_ptr<Tokenizer> Inner() {
+std::unique_ptr<text::Tokenizer> Inner() {
   auto tokenizer =
-      Tokenizer::FromFile(PENSTOCK_GOLDEN_DIR "/embedders/llama_mean_causal/tokenizer.json");
+      text::Tokenizer::FromFile(PENSTOCK_GOLDEN_DIR "/embedders/llama_mean_causal/tokenizer.json");
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
   return *std::move(tokenizer);
 }
 
-std::vector<int32_t> Ids(const Tokenizer& tokenizer, std::string_view text,
-                         const EncodeOptions& options = {}) {
-  Encoding out;
+std::vector<int32_t> Ids(const text::Tokenizer& tokenizer, std::string_view text,
+                         const text::EncodeOptions& options = {}) {
+  text::Encoding out;
   const Status status = tokenizer.Encode(text, options, &out);
   EXPECT_TRUE(status.ok()) << status.ToString();
   EXPECT_EQ(out.type_ids.size(), out.ids.size());
@@ -35,7 +35,7 @@ TEST(SuffixTokenizer, FollowsTheTemplate) {
   EXPECT_THAT(Ids(tokenizer, ""), ElementsAre(259, 260, 261));
   EXPECT_EQ(tokenizer.special_tokens_single(), 3u);
   EXPECT_EQ(tokenizer.special_tokens_pair(), Inner()->special_tokens_pair() + 2);
-  EncodeOptions options;
+  text::EncodeOptions options;
   options.with_offsets = true;
   EXPECT_THAT(Ids(tokenizer, "a", options), ElementsAre(259, a, 260, 261));
   options.add_special_tokens = false;
@@ -51,9 +51,9 @@ TEST(SuffixTokenizer, TakesThePlaceOfTheTemplate) {
 
 TEST(SuffixTokenizer, TextIsCutNotTheSuffix) {
   const SuffixTokenizer tokenizer(Inner(), {260, 261}, true);
-  EncodeOptions options;
+  text::EncodeOptions options;
   options.max_tokens = 5;
-  Encoding out;
+  text::Encoding out;
   ASSERT_TRUE(tokenizer.Encode("aaaaaa", options, &out).ok());
   const int32_t a = Ids(*Inner(), "a").back();
   EXPECT_THAT(out.ids, ElementsAre(259, a, a, 260, 261));
@@ -67,4 +67,4 @@ TEST(SuffixTokenizer, TextIsCutNotTheSuffix) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::engine

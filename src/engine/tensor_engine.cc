@@ -10,25 +10,26 @@
 #include "hub/reference.h"
 #include "openvino/model_files.h"
 
-namespace penstock {
+namespace penstock::engine {
 namespace {
 
 // The memory of batches is taken once and kept, as weights are.
 uint64_t WeightBytes(const TensorEngineParts& parts, const TensorEngineOptions& options) {
-  return parts.weight_bytes +
-         TensorScheduler::BatchBytes(parts.signature, parts.runners.size(), options.scheduler);
+  return parts.weight_bytes + sched::TensorScheduler::BatchBytes(
+                                  parts.signature, parts.runners.size(), options.scheduler);
 }
 
-Status Declare(DeclaredTensors declared, TensorEngineParts* parts) {
+Status Declare(signature::DeclaredTensors declared, TensorEngineParts* parts) {
   if (declared.empty()) return Status::Ok();
   // The model has them and makes no use of them.
-  std::erase_if(declared.inputs, [&](const DeclaredTensor& input) {
+  std::erase_if(declared.inputs, [&](const signature::DeclaredTensor& input) {
     const auto& ignored = parts->ignored_inputs;
     return std::find(ignored.begin(), ignored.end(), input.name) != ignored.end();
   });
-  PENSTOCK_ASSIGN_OR_RETURN(TensorSignature users, DeclareTensors(parts->signature, declared));
+  PENSTOCK_ASSIGN_OR_RETURN(signature::TensorSignature users,
+                            signature::DeclareTensors(parts->signature, declared));
   for (auto& runner : parts->runners) {
-    runner = NewDeclaredRunner(std::move(runner), parts->signature, declared);
+    runner = signature::NewDeclaredRunner(std::move(runner), parts->signature, declared);
   }
   parts->signature = std::move(users);
   return Status::Ok();
@@ -39,7 +40,7 @@ Status Declare(DeclaredTensors declared, TensorEngineParts* parts) {
 std::optional<std::string> TensorModelPath(const std::string& reference) {
   namespace fs = std::filesystem;
   if (IsBuiltinModel(reference)) return reference;
-  const std::string path = ExpandHome(reference);
+  const std::string path = hub::ExpandHome(reference);
   if (!openvino::LooksLikeModel(path)) return std::nullopt;
   std::error_code ignored;
   if (fs::exists(fs::path(path) / "config.json", ignored) &&
@@ -60,7 +61,8 @@ Expected<ModelNeeds> TensorNeedsOf(const std::string& path, const TensorEngineOp
 
 Expected<std::unique_ptr<TensorEngine>> TensorEngine::Load(const std::string& path,
                                                            const TensorEngineOptions& options,
-                                                           Backend* backend, Metrics* metrics) {
+                                                           program::Backend* backend,
+                                                           metrics::Metrics* metrics) {
   TensorEngineOptions made = options;
   if (backend != nullptr) made.scheduler.gate = &backend->gate();
   auto parts = IsBuiltinModel(path)
@@ -75,22 +77,22 @@ Expected<std::unique_ptr<TensorEngine>> TensorEngine::Load(const std::string& pa
 Expected<std::unique_ptr<TensorEngine>> TensorEngine::Make(std::string path,
                                                            TensorEngineParts parts,
                                                            const TensorEngineOptions& options,
-                                                           Metrics* metrics) {
-  TensorSchedulerOptions scheduling = options.scheduler;
+                                                           metrics::Metrics* metrics) {
+  sched::TensorSchedulerOptions scheduling = options.scheduler;
   scheduling.model = options.name;
   parts.weight_bytes = WeightBytes(parts, options);
   parts.replicas = static_cast<int32_t>(parts.runners.size());
-  auto signature = std::make_shared<const TensorSignature>(parts.signature);
+  auto signature = std::make_shared<const signature::TensorSignature>(parts.signature);
   PENSTOCK_ASSIGN_OR_RETURN(
-      auto scheduler, TensorScheduler::Make(std::move(parts.signature), std::move(parts.runners),
-                                            scheduling, metrics));
+      auto scheduler, sched::TensorScheduler::Make(std::move(parts.signature),
+                                                   std::move(parts.runners), scheduling, metrics));
   return std::unique_ptr<TensorEngine>(new TensorEngine(
       std::move(path), std::move(parts), options, std::move(signature), std::move(scheduler)));
 }
 
 TensorEngine::TensorEngine(std::string path, TensorEngineParts parts, TensorEngineOptions options,
-                           std::shared_ptr<const TensorSignature> signature,
-                           std::unique_ptr<TensorScheduler> scheduler)
+                           std::shared_ptr<const signature::TensorSignature> signature,
+                           std::unique_ptr<sched::TensorScheduler> scheduler)
     : path_(std::move(path)),
       parts_(std::move(parts)),
       options_(std::move(options)),
@@ -100,4 +102,4 @@ TensorEngine::TensorEngine(std::string path, TensorEngineParts parts, TensorEngi
       signature_(std::move(signature)),
       scheduler_(std::move(scheduler)) {}
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -16,7 +16,7 @@
 #include "signature/declared_tensors.h"
 #include "signature/tensor_runner.h"
 
-namespace penstock {
+namespace penstock::engine {
 
 struct TensorEngineOptions {
   std::string name;     // as served
@@ -26,16 +26,16 @@ struct TensorEngineOptions {
   int32_t max_batch_size = -1;
   int32_t replicas = 1;
   // `model` is set to the name, `gate` to the backend's.
-  TensorSchedulerOptions scheduler;
+  sched::TensorSchedulerOptions scheduler;
   // Inputs and outputs as its settings have them: checked, and kept where they differ.
-  DeclaredTensors declared;
+  signature::DeclaredTensors declared;
   ModelBytes granted;  // the memory it may take; 0: as it likes
 };
 
 // The parts of a TensorEngine. Tests supply their own runners.
 struct TensorEngineParts : EngineInfo {
-  TensorSignature signature;
-  std::vector<std::unique_ptr<TensorRunner>> runners;
+  signature::TensorSignature signature;
+  std::vector<std::unique_ptr<signature::TensorRunner>> runners;
   // As Triton names it: "onnxruntime_onnx", "openvino", "tensorflow_savedmodel",
   // "tensorflow_graphdef". Clients look at it. Else "tflite" or "builtin".
   std::string platform;
@@ -62,10 +62,11 @@ class TensorEngine final : public Model {
   // is not installed.
   static Expected<std::unique_ptr<TensorEngine>> Load(const std::string& path,
                                                       const TensorEngineOptions& options,
-                                                      Backend* backend, Metrics* metrics);
+                                                      program::Backend* backend,
+                                                      metrics::Metrics* metrics);
   static Expected<std::unique_ptr<TensorEngine>> Make(std::string path, TensorEngineParts parts,
                                                       const TensorEngineOptions& options,
-                                                      Metrics* metrics);
+                                                      metrics::Metrics* metrics);
 
   const std::string& name() const override { return options_.name; }
   const EngineInfo& info() const override { return parts_; }
@@ -77,24 +78,24 @@ class TensorEngine final : public Model {
 
   const std::string& platform() const { return parts_.platform; }
   int64_t version() const { return options_.version; }
-  const TensorSignature& signature() const { return *signature_; }
-  std::shared_ptr<const TensorSignature> shared_signature() const { return signature_; }
+  const signature::TensorSignature& signature() const { return *signature_; }
+  std::shared_ptr<const signature::TensorSignature> shared_signature() const { return signature_; }
   const std::vector<std::string>& ignored_inputs() const { return parts_.ignored_inputs; }
-  TensorScheduler& scheduler() { return *scheduler_; }
-  const TensorScheduler& scheduler() const { return *scheduler_; }
+  sched::TensorScheduler& scheduler() { return *scheduler_; }
+  const sched::TensorScheduler& scheduler() const { return *scheduler_; }
   int64_t loaded_unix_s() const { return loaded_unix_s_; }
 
  private:
   TensorEngine(std::string path, TensorEngineParts parts, TensorEngineOptions options,
-               std::shared_ptr<const TensorSignature> signature,
-               std::unique_ptr<TensorScheduler> scheduler);
+               std::shared_ptr<const signature::TensorSignature> signature,
+               std::unique_ptr<sched::TensorScheduler> scheduler);
 
   const std::string path_;
   const TensorEngineParts parts_;  // signature and runners have gone to the scheduler
   const TensorEngineOptions options_;
   int64_t loaded_unix_s_ = 0;
-  const std::shared_ptr<const TensorSignature> signature_;
-  const std::unique_ptr<TensorScheduler> scheduler_;
+  const std::shared_ptr<const signature::TensorSignature> signature_;
+  const std::unique_ptr<sched::TensorScheduler> scheduler_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::engine

@@ -1,6 +1,6 @@
 #include "families/architecture_keys.h"
 
-namespace penstock {
+namespace penstock::families {
 
 Status ArchitectureKeys::Int(std::string_view key, int64_t min, int64_t max, int32_t* out) const {
   const std::string name = Name(key);
@@ -10,7 +10,7 @@ Status ArchitectureKeys::Int(std::string_view key, int64_t min, int64_t max, int
     *out = static_cast<int32_t>(value);
     return Status::Ok();
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufNumbers<int64_t> values, all_.GetInts(name));
+  PENSTOCK_ASSIGN_OR_RETURN(const files::GgufNumbers<int64_t> values, all_.GetInts(name));
   if (values.size() == 0) return InvalidKey(name, "is an empty array");
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] != values[0]) return UnsupportedKey(name, "differs from layer to layer");
@@ -23,4 +23,4 @@ Status ArchitectureKeys::Int(std::string_view key, int64_t min, int64_t max, int
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "files/gguf_metadata.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // "key 'llama.block_count' WHY".
 inline Status UnsupportedKey(const std::string& key, const std::string& why) {
@@ -21,12 +21,12 @@ inline Status InvalidKey(const std::string& key, const std::string& why) {
 // By what follows the name and a dot.
 class ArchitectureKeys {
  public:
-  ArchitectureKeys(const GgufMetadata& all, std::string_view architecture)
+  ArchitectureKeys(const files::GgufMetadata& all, std::string_view architecture)
       : all_(all), prefix_(std::string(architecture) + '.') {}
 
   std::string Name(std::string_view key) const { return prefix_ + std::string(key); }
   bool Has(std::string_view key) const { return all_.Has(Name(key)); }
-  const GgufMetadata& all() const { return all_; }
+  const files::GgufMetadata& all() const { return all_; }
   const std::string& prefix() const { return prefix_; }
 
   // An integer, or an array of equal ones, one a layer.
@@ -45,8 +45,8 @@ class ArchitectureKeys {
   }
 
  private:
-  const GgufMetadata& all_;
+  const files::GgufMetadata& all_;
   std::string prefix_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -8,7 +8,7 @@
 #include "common/regular_file.h"
 #include "families/model_folder.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -90,7 +90,7 @@ Expected<ChatTemplates> ChatTemplates::OfFolder(const std::string& path) {
   return templates;
 }
 
-Expected<ChatTemplates> ChatTemplates::OfGguf(const GgufMetadata& metadata) {
+Expected<ChatTemplates> ChatTemplates::OfGguf(const files::GgufMetadata& metadata) {
   const std::string_view prefix = "tokenizer.chat_template";
   ChatTemplates templates;
   for (auto it = metadata.values().lower_bound(prefix);
@@ -124,4 +124,4 @@ const std::string* ChatTemplates::Choose(std::string_view name, bool has_tools) 
   return for_tools != nullptr ? for_tools : find(kDefault);
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "files/gguf_metadata.h"
 
-namespace penstock {
+namespace penstock::families {
 
 struct ChatTemplates {
   static constexpr size_t kBytesMax = 4 << 20;  // of each
@@ -21,7 +21,7 @@ struct ChatTemplates {
   // without any gives none. Errors name the file: kInvalidArgument: malformed, or past a limit.
   static Expected<ChatTemplates> OfFolder(const std::string& path);
   // Keys tokenizer.chat_template ("default") and tokenizer.chat_template.NAME.
-  static Expected<ChatTemplates> OfGguf(const GgufMetadata& metadata);
+  static Expected<ChatTemplates> OfGguf(const files::GgufMetadata& metadata);
 
   // The template of this name. An empty name means, as in transformers, "tool_use" where there are
   // tools and such a template, else "default". nullptr: no template has the name.
@@ -30,4 +30,4 @@ struct ChatTemplates {
   std::map<std::string, std::string, std::less<>> by_name;
 };
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -4,7 +4,7 @@
 
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::families {
 
 std::string_view PresentField(const JsonObject& config, FieldNames names) {
   for (const std::string_view name : names) {
@@ -66,4 +66,4 @@ Status RefuseIfFalse(const JsonObject& config, std::string_view name) {
       config.PathOf(name));
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

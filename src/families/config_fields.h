@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "families/hidden_activation.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // All names of one setting; the first one present counts.
 using FieldNames = std::initializer_list<std::string_view>;
@@ -29,4 +29,4 @@ Status ReadActivation(const JsonObject& config, std::string_view key, std::strin
 Status RefuseIfSet(const JsonObject& config, FieldNames names);
 Status RefuseIfFalse(const JsonObject& config, std::string_view name);
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -13,7 +13,7 @@
 #include "families/decoder_readers.h"
 #include "families/list.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 const std::set<std::string> kMeansNothing = {
@@ -255,4 +255,4 @@ TEST(ConfigKeys, EachIsUsedOrRefusedOrMeansNothing) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::families

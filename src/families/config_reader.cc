@@ -6,7 +6,7 @@
 #include "families/encoder_json.h"
 #include "families/list.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 // ---- Heads
@@ -116,4 +116,4 @@ Status ReadClassifier(const JsonObject& config, EncoderConfig* out) {
   return ReadCrossEncoderActivation(config, out);
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "families/model_folder.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // Of the architectures in config.json that classify.
 inline constexpr std::string_view kClassifierSuffix = "ForSequenceClassification";
@@ -28,4 +28,4 @@ int32_t PositionsUsable(const EncoderConfig& encoder);
 // kUnsupported for others.
 Expected<std::string> CrossEncoderActivationNamed(const std::string& name);
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -5,7 +5,7 @@
 
 #include "families/decoder_readers.h"
 
-namespace penstock {
+namespace penstock::families {
 
 const char* RopeScalingName(RopeScalingKind kind) {
   switch (kind) {
@@ -46,4 +46,4 @@ Status FinishDecoderConfig(const std::string& kv_heads_field, DecoderConfig* con
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -13,7 +13,7 @@
 
 #include "families/hidden_activation.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // Limits: above any known decoder.
 inline constexpr int64_t kDecoderVocabularyMax = 1 << 24;
@@ -115,4 +115,4 @@ struct DecoderConfig {
 // aside.
 int64_t KvBytesPerToken(const DecoderConfig& config, int64_t value_bytes);
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -14,7 +14,7 @@
 #include "common/status.h"
 #include "families/decoder_config.h"
 
-namespace penstock {
+namespace penstock::families {
 
 struct JsonSource;  // families/decoder_json.h
 struct GgufSource;  // families/decoder_gguf.h
@@ -118,4 +118,4 @@ struct DecoderFamily {
   DecoderGguf gguf = {};
 };
 
-}  // namespace penstock
+}  // namespace penstock::families

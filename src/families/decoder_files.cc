@@ -11,7 +11,7 @@
 #include "families/model_folder.h"
 #include "files/gguf_files.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,15 +52,15 @@ Status OpenFolder(const std::string& path, DecoderUse use, DecoderFiles* files) 
   if (PathExists(folder / "tokenizer.json")) {
     files->tokenizer = TokenizerSource{(folder / "tokenizer.json").string()};
   }
-  PENSTOCK_ASSIGN_OR_RETURN(files->store, TensorStore::OpenFolder(path));
+  PENSTOCK_ASSIGN_OR_RETURN(files->store, files::TensorStore::OpenFolder(path));
   return FindDecoderTensors(reading->wiring, files);
 }
 
 // ---- GGUF
 
 Status OpenGguf(const std::string& path, DecoderUse use, DecoderFiles* files) {
-  PENSTOCK_ASSIGN_OR_RETURN(files->store, TensorStore::OpenGguf(path));
-  const GgufMetadata& metadata = files->store->gguf()->metadata;
+  PENSTOCK_ASSIGN_OR_RETURN(files->store, files::TensorStore::OpenGguf(path));
+  const files::GgufMetadata& metadata = files->store->gguf()->metadata;
   PENSTOCK_ASSIGN_OR_RETURN(DecoderReading reading, ReadDecoderGguf(*files->store, use));
   files->config = std::move(reading.config);
   PENSTOCK_ASSIGN_OR_RETURN(files->sampling, ReadSamplingKeys(metadata));
@@ -75,7 +75,7 @@ Expected<DecoderFiles> DecoderFiles::Open(const std::string& path, DecoderUse us
   DecoderFiles files;
   files.path = path;
   files.use = use;
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string gguf, FindGguf(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string gguf, files::FindGguf(path));
   const Status opened = gguf.empty() ? OpenFolder(path, use, &files) : OpenGguf(gguf, use, &files);
   if (!opened.ok()) {
     // Some messages begin with the path already.
@@ -90,9 +90,9 @@ Expected<DecoderFiles> DecoderFiles::Open(const std::string& path, DecoderUse us
   return files;
 }
 
-std::vector<StoredType> TypesInFiles(const TensorStore& store) {
-  std::map<DType, StoredType> by_type;
-  for (const TensorRecord& tensor : store.tensors()) {
+std::vector<StoredType> TypesInFiles(const files::TensorStore& store) {
+  std::map<numbers::DType, StoredType> by_type;
+  for (const files::TensorRecord& tensor : store.tensors()) {
     StoredType& type = by_type[tensor.dtype];
     type.dtype = tensor.dtype;
     ++type.tensors;
@@ -106,4 +106,4 @@ std::vector<StoredType> TypesInFiles(const TensorStore& store) {
   return types;
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

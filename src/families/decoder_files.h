@@ -21,31 +21,32 @@
 #include "files/tensor_record.h"
 #include "files/tensor_store.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // y = weight x + bias; weight is [out, in].
 struct DecoderLinear {
-  TensorRecord weight;
-  std::optional<TensorRecord> bias;  // [out]
+  files::TensorRecord weight;
+  std::optional<files::TensorRecord> bias;  // [out]
 };
 
 struct DecoderLayerTensors {
-  TensorRecord attention_norm;                 // [hidden]
-  DecoderLinear q, k, v;                       // [(kv_)heads * head_size, hidden]
-  std::optional<TensorRecord> q_norm, k_norm;  // [head_size], on each head, before it is rotated
-  DecoderLinear attention_out;                 // [hidden, heads * head_size]
-  std::optional<TensorRecord> post_attention_norm;
-  TensorRecord ff_norm;
+  files::TensorRecord attention_norm;  // [hidden]
+  DecoderLinear q, k, v;               // [(kv_)heads * head_size, hidden]
+  std::optional<files::TensorRecord> q_norm,
+      k_norm;                   // [head_size], on each head, before it is rotated
+  DecoderLinear attention_out;  // [hidden, heads * head_size]
+  std::optional<files::TensorRecord> post_attention_norm;
+  files::TensorRecord ff_norm;
   DecoderLinear gate, up;  // [intermediate, hidden]
   DecoderLinear down;      // [hidden, intermediate]
-  std::optional<TensorRecord> post_ff_norm;
+  std::optional<files::TensorRecord> post_ff_norm;
 };
 
 // All of types that TensorRecord::CopyToF32 reads. A part of a fused tensor is named
 // "model.layers.0.self_attn.qkv_proj.weight[0:64]", by its rows.
 struct DecoderTensors {
-  TensorRecord embedding;  // [vocabulary, hidden]
-  TensorRecord output_norm;
+  files::TensorRecord embedding;  // [vocabulary, hidden]
+  files::TensorRecord output_norm;
   DecoderLinear output;  // [vocabulary, hidden]; the embedding if an embedding model has no other
   bool tied = false;     // output.weight is the embedding, the same bytes
   std::vector<DecoderLayerTensors> layers;
@@ -55,7 +56,7 @@ struct DecoderTensors {
 struct TokenizerSource {
   std::string path;  // tokenizer.json, or the GGUF file
   // Has the keys tokenizer.ggml.*; nullptr: `path` is a tokenizer.json. Lives as long as the store.
-  const GgufMetadata* gguf = nullptr;
+  const files::GgufMetadata* gguf = nullptr;
 };
 
 // What the files recommend for sampling as numbers; absent where they do not say. A folder has
@@ -66,7 +67,7 @@ struct SamplingKeys {
 };
 
 struct StoredType {
-  DType dtype = DType::kF32;
+  numbers::DType dtype = numbers::DType::kF32;
   int64_t tensors = 0, elements = 0, bytes = 0;
 };
 
@@ -84,7 +85,7 @@ struct DecoderFiles {
   std::string path;  // as it was given
   DecoderUse use = DecoderUse::kGenerate;
   DecoderConfig config;
-  std::unique_ptr<TensorStore> store;  // what `tensors` are views into
+  std::unique_ptr<files::TensorStore> store;  // what `tensors` are views into
   DecoderTensors tensors;
   int64_t parameters = 0;      // elements of all tensors that are of use
   int64_t unused_tensors = 0;  // those in the files that are of none
@@ -99,6 +100,6 @@ struct DecoderFiles {
 };
 
 // Of all tensors in the files, those with most bytes first.
-std::vector<StoredType> TypesInFiles(const TensorStore& store);
+std::vector<StoredType> TypesInFiles(const files::TensorStore& store);
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -6,7 +6,7 @@
 #include "families/decoder_test_util.h"
 #include "families/model_kind.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 std::string Config(const std::string& more = "", const std::string& type = "llama") {
@@ -212,10 +212,12 @@ TEST(DecoderFilesAt, SeveralFilesAreOneModel) {
   TempFolder folder;
   const auto part = [](uint16_t number, const TestTensors& tensors) {
     TestKeys keys = number == 0 ? SmallKeys("llama") : TestKeys();
-    keys["split.no"] = RawKey("split.no", GgufType::kUint16, Raw(number));
-    keys["split.count"] = RawKey("split.count", GgufType::kUint16, Raw(uint16_t{2}));
-    keys["split.tensors.count"] = RawKey("split.tensors.count", GgufType::kInt32,
-                                         Raw(static_cast<int32_t>(SmallGgufTensors().size())));
+    keys["split.no"] = files::RawKey("split.no", files::GgufType::kUint16, files::Raw(number));
+    keys["split.count"] =
+        files::RawKey("split.count", files::GgufType::kUint16, files::Raw(uint16_t{2}));
+    keys["split.tensors.count"] =
+        files::RawKey("split.tensors.count", files::GgufType::kInt32,
+                      files::Raw(static_cast<int32_t>(SmallGgufTensors().size())));
     return GgufOf(keys, tensors);
   };
   TestTensors first, second;
@@ -253,4 +255,4 @@ TEST(KindOfModel, ByArchitecture) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::families

@@ -7,7 +7,7 @@
 #include "families/decoder_test_util.h"
 #include "families/model_kind.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -38,7 +38,7 @@ class DecoderFixtures : public ::testing::Test {
   std::list<TempFolder> folders_;
 };
 
-std::vector<float> Values(const TensorRecord& tensor) {
+std::vector<float> Values(const files::TensorRecord& tensor) {
   std::vector<float> values(static_cast<size_t>(tensor.elements()));
   EXPECT_TRUE(tensor.CopyToF32(values).ok());
   return values;
@@ -73,7 +73,7 @@ TEST_F(DecoderFixtures, LlamaIsTheSameFromBothFormats) {
     EXPECT_EQ(gguf.tokenizer->path, Fixture(name));
     EXPECT_NE(gguf.tokenizer->gguf, nullptr);
     const float close = std::string(name).find("f16") != std::string::npos ? 1e-3f : 0;
-    const auto same = [&](const TensorRecord& a, const TensorRecord& b) {
+    const auto same = [&](const files::TensorRecord& a, const files::TensorRecord& b) {
       ASSERT_EQ(a.shape, b.shape) << a.name << ' ' << b.name;
       const std::vector<float> x = Values(a), y = Values(b);
       for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], close) << b.name;
@@ -107,10 +107,10 @@ TEST_F(DecoderFixtures, Q8KeepsItsBlocks) {
   const DecoderFiles files = Open(Fixture("tiny_llama_q8.gguf").string());
   EXPECT_TRUE(files.tensors.tied);
   EXPECT_EQ(files.tensors.output.weight.data.data(), files.tensors.embedding.data.data());
-  EXPECT_EQ(files.tensors.embedding.dtype, DType::kQ8_0);
+  EXPECT_EQ(files.tensors.embedding.dtype, numbers::DType::kQ8_0);
   const auto types = TypesInFiles(*files.store);
   ASSERT_EQ(types.size(), 2u);
-  EXPECT_EQ(types[0].dtype, DType::kQ8_0);
+  EXPECT_EQ(types[0].dtype, numbers::DType::kQ8_0);
   EXPECT_EQ(types[0].tensors, 15);
   EXPECT_EQ(types[0].bytes, types[0].elements / 32 * 34);
   EXPECT_EQ(types[1].tensors, 5);
@@ -202,11 +202,11 @@ TEST_F(DecoderFixtures, Phi3IsDivided) {
   EXPECT_EQ(files.config.layers[1].window, 4);
   EXPECT_EQ(files.config.pad_id, 0);
   const DecoderLayerTensors& layer = files.tensors.layers[1];
-  const TensorRecord* fused = files.store->Find("model.layers.1.self_attn.qkv_proj.weight");
+  const files::TensorRecord* fused = files.store->Find("model.layers.1.self_attn.qkv_proj.weight");
   ASSERT_NE(fused, nullptr);
   const std::vector<float> all = Values(*fused);
   size_t at = 0;
-  for (const TensorRecord* part : {&layer.q.weight, &layer.k.weight, &layer.v.weight}) {
+  for (const files::TensorRecord* part : {&layer.q.weight, &layer.k.weight, &layer.v.weight}) {
     for (const float value : Values(*part)) ASSERT_EQ(value, all[at++]);
   }
   EXPECT_EQ(at, all.size());
@@ -239,7 +239,7 @@ TEST_F(DecoderFixtures, GraniteScales) {
 TEST_F(DecoderFixtures, SmolLm2) {
   const DecoderFiles files = Open(Folder("tiny_smollm2"));
   EXPECT_EQ(files.config.architecture, "llama");
-  EXPECT_EQ(files.tensors.embedding.dtype, DType::kBf16);
+  EXPECT_EQ(files.tensors.embedding.dtype, numbers::DType::kBf16);
   EXPECT_FLOAT_EQ(files.config.layers.at(0).rope_theta, 1e5f);
   EXPECT_FALSE(files.tokenizer.has_value());
 }
@@ -312,4 +312,4 @@ TEST(DecoderSmolLm2, Opens) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::families

@@ -13,7 +13,7 @@
 #include "families/list.h"
 #include "files/gguf.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -126,7 +126,8 @@ Status ReadEndToken(const fs::path& root, ModelFolder* folder) {
   return status.ok() ? status : status.Annotate("tokenizer_config.json");
 }
 
-Status ReadPooling(const GgufMetadata& metadata, const std::string& key, ModelFolder* folder) {
+Status ReadPooling(const files::GgufMetadata& metadata, const std::string& key,
+                   ModelFolder* folder) {
   PENSTOCK_ASSIGN_OR_RETURN(const int64_t type, metadata.GetIntOr(key, 0, 0, 4));
   folder->pooling_declared = type >= 1 && type <= 3;
   folder->pooling = type == 1   ? PoolingMode::kMean
@@ -158,7 +159,7 @@ bool DecoderEmbeds(const std::string& path, const JsonObject& config) {
          (family->reranks_by_name && IsNamedReranker(path));
 }
 
-bool DecoderEmbeds(const std::string& path, const GgufMetadata& metadata) {
+bool DecoderEmbeds(const std::string& path, const files::GgufMetadata& metadata) {
   const auto name = metadata.GetString("general.architecture");
   const DecoderFamily* const family = name.ok() ? DecoderOfGguf(*name) : nullptr;
   if (family == nullptr) return false;
@@ -206,8 +207,8 @@ Status FinishDecoderFolder(ModelFolder* folder) {
 }
 
 Expected<ModelFolder> ReadDecoderGgufFolder(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto store, TensorStore::OpenGguf(path));
-  const GgufMetadata& metadata = store->gguf()->metadata;
+  PENSTOCK_ASSIGN_OR_RETURN(const auto store, files::TensorStore::OpenGguf(path));
+  const files::GgufMetadata& metadata = store->gguf()->metadata;
   ModelFolder folder;
   folder.path = folder.tokenizer_path = path;
   folder.decoder = true;
@@ -235,4 +236,4 @@ Expected<ModelFolder> ReadDecoderGgufFolder(const std::string& path) {
   return folder;
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

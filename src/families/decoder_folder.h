@@ -17,11 +17,11 @@
 #include "families/model_folder.h"
 #include "files/gguf_metadata.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // config.json of the folder at `path`. False also where it names no decoder at all.
 bool DecoderEmbeds(const std::string& path, const JsonObject& config);
-bool DecoderEmbeds(const std::string& path, const GgufMetadata& metadata);
+bool DecoderEmbeds(const std::string& path, const files::GgufMetadata& metadata);
 
 // Sets what config.json says; `folder` has its path.
 Status ReadDecoderFolder(const JsonObject& config, ModelFolder* folder);
@@ -31,4 +31,4 @@ Status FinishDecoderFolder(ModelFolder* folder);
 // The whole of a GGUF file.
 Expected<ModelFolder> ReadDecoderGgufFolder(const std::string& path);
 
-}  // namespace penstock
+}  // namespace penstock::families

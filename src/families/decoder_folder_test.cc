@@ -11,7 +11,7 @@
 #include "families/model_kind.h"
 #include "files/gguf_test_util.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -110,8 +110,9 @@ TEST_F(DecoderFolderTest, FoldersAboveAModelSayNothing) {
 
 // A file has a folder of its own, in the cache of the hub too, where it is a link to a blob.
 TEST_F(DecoderFolderTest, GgufFilesAreKnownByTheirFolder) {
-  const std::string file =
-      RawGguf({RawKey("general.architecture", GgufType::kString, RawText("qwen3"))}, {}, "");
+  const std::string file = files::RawGguf(
+      {files::RawKey("general.architecture", files::GgufType::kString, files::RawText("qwen3"))},
+      {}, "");
   const auto kind = [&](const fs::path& path) {
     fs::create_directories(path.parent_path());
     Write(path, file);
@@ -181,4 +182,4 @@ TEST_F(DecoderFolderTest, WhatCannotBeIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::families

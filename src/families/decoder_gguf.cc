@@ -12,7 +12,7 @@
 
 #include "families/list.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 constexpr int64_t kNoToken = std::numeric_limits<uint32_t>::max();  // some writers' "none"
@@ -55,7 +55,7 @@ constexpr std::string_view kKnownKeys[] = {
 constexpr std::string_view kEmbedKeys[] = {"classifier.output_labels", "pooling_type"};
 constexpr std::string_view kImageKeys[] = {"vision.", "mm."};  // some files of Gemma 3
 
-bool IsOff(const GgufMetadata& all, const std::string& name) {
+bool IsOff(const files::GgufMetadata& all, const std::string& name) {
   if (const auto number = all.GetInt(name, INT64_MIN, INT64_MAX); number.ok()) return *number == 0;
   if (const auto number = all.GetFloat(name); number.ok()) return *number == 0;
   if (const auto flag = all.GetBool(name); flag.ok()) return !*flag;
@@ -124,7 +124,7 @@ Status ReadSizes(const GgufSource& from, DecoderConfig* out) {
 
 // The rows of the embedding. tokenizer.ggml.tokens may have fewer: rows behind them are padding.
 Status ReadVocabulary(const GgufSource& from, DecoderConfig* out) {
-  const TensorRecord* embedding = from.store.Find("token_embd.weight");
+  const files::TensorRecord* embedding = from.store.Find("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
     return Status::InvalidArgument("the model has no matrix 'token_embd.weight'",
                                    "token_embd.weight");
@@ -139,7 +139,7 @@ Status ReadVocabulary(const GgufSource& from, DecoderConfig* out) {
   out->vocab_size = static_cast<int32_t>(rows);
   const std::string key = "tokenizer.ggml.tokens";
   if (!from.keys.all().Has(key)) return Status::Ok();
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufStrings tokens, from.keys.all().GetStrings(key));
+  PENSTOCK_ASSIGN_OR_RETURN(const files::GgufStrings tokens, from.keys.all().GetStrings(key));
   if (tokens.size() <= static_cast<size_t>(rows)) return Status::Ok();
   return InvalidKey(key, "has " + std::to_string(tokens.size()) +
                              " tokens, but tensor 'token_embd.weight' only " +
@@ -153,7 +153,7 @@ Status ReadPattern(const GgufSource& from, int32_t window, DecoderConfig* out) {
   const std::string name = from.keys.Name("attention.sliding_window_pattern");
   const auto found = from.keys.all().values().find(name);
   if (found != from.keys.all().values().end() && found->second.is_array) {
-    PENSTOCK_ASSIGN_OR_RETURN(const GgufNumbers<bool> flags, from.keys.all().GetBools(name));
+    PENSTOCK_ASSIGN_OR_RETURN(const files::GgufNumbers<bool> flags, from.keys.all().GetBools(name));
     if (flags.size() != out->layers.size()) {
       return InvalidKey(name, "has " + std::to_string(flags.size()) + " entries for " +
                                   std::to_string(out->layers.size()) + " layers");
@@ -215,7 +215,7 @@ constexpr std::string_view kEndTexts[] = {
     "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>",
 };
 
-Status ReadTokenId(const GgufMetadata& all, const std::string& key, int32_t vocabulary,
+Status ReadTokenId(const files::GgufMetadata& all, const std::string& key, int32_t vocabulary,
                    int32_t* id) {
   *id = -1;
   if (!all.Has(key)) return Status::Ok();
@@ -226,7 +226,7 @@ Status ReadTokenId(const GgufMetadata& all, const std::string& key, int32_t voca
   return Status::Ok();
 }
 
-Status ReadTokens(const GgufMetadata& all, DecoderConfig* out) {
+Status ReadTokens(const files::GgufMetadata& all, DecoderConfig* out) {
   const auto read = [&](const char* key, int32_t* id) {
     return ReadTokenId(all, std::string("tokenizer.ggml.") + key, out->vocab_size, id);
   };
@@ -240,7 +240,8 @@ Status ReadTokens(const GgufMetadata& all, DecoderConfig* out) {
     if (id >= 0) out->end_ids.push_back(id);
   }
   if (all.Has("tokenizer.ggml.tokens")) {
-    PENSTOCK_ASSIGN_OR_RETURN(const GgufStrings tokens, all.GetStrings("tokenizer.ggml.tokens"));
+    PENSTOCK_ASSIGN_OR_RETURN(const files::GgufStrings tokens,
+                              all.GetStrings("tokenizer.ggml.tokens"));
     int32_t id = 0;
     for (const std::string_view token : tokens) {
       const bool ends =
@@ -258,8 +259,8 @@ Status ReadTokens(const GgufMetadata& all, DecoderConfig* out) {
 
 }  // namespace
 
-Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store, DecoderUse use) {
-  const GgufMetadata& all = store.gguf()->metadata;
+Expected<DecoderReading> ReadDecoderGguf(const files::TensorStore& store, DecoderUse use) {
+  const files::GgufMetadata& all = store.gguf()->metadata;
   PENSTOCK_ASSIGN_OR_RETURN(const std::string_view name, all.GetString("general.architecture"));
   const DecoderFamily* family = DecoderOfGguf(name);
   if (family == nullptr) {
@@ -291,7 +292,7 @@ Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store, DecoderUse us
   return out;
 }
 
-Expected<SamplingKeys> ReadSamplingKeys(const GgufMetadata& metadata) {
+Expected<SamplingKeys> ReadSamplingKeys(const files::GgufMetadata& metadata) {
   SamplingKeys keys;
   const auto read = [&](const char* name, double max, std::optional<float>* to) -> Status {
     const std::string key = std::string("general.sampling.") + name;
@@ -313,4 +314,4 @@ Expected<SamplingKeys> ReadSamplingKeys(const GgufMetadata& metadata) {
   return keys;
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -5,11 +5,11 @@
 #include "families/architecture_keys.h"
 #include "families/decoder_readers.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // What the reader hands from one setting to the next.
 struct GgufSource {
-  const TensorStore& store;
+  const files::TensorStore& store;
   const DecoderFamily& family;
   ArchitectureKeys keys;
 };
@@ -17,4 +17,4 @@ struct GgufSource {
 // After the layers, whose windows it asks for. The context becomes longer with YaRN.
 Status ReadGgufRope(const GgufSource& from, DecoderConfig* out);
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -7,18 +7,18 @@
 #include "families/decoder_gguf.h"
 #include "families/decoder_rope.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 // A tensor of rope_size / 2 divisors of frequencies.
-Status ReadFactors(const TensorStore& store, const std::string& name, int32_t rope_size,
+Status ReadFactors(const files::TensorStore& store, const std::string& name, int32_t rope_size,
                    std::vector<float>* out) {
-  const TensorRecord* tensor = store.Find(name);
+  const files::TensorRecord* tensor = store.Find(name);
   if (tensor == nullptr) {
     return Status::InvalidArgument("the model has no tensor '" + name + "'", name);
   }
   if (tensor->shape.size() != 1 || tensor->shape[0] != rope_size / 2 ||
-      tensor->dtype != DType::kF32) {
+      tensor->dtype != numbers::DType::kF32) {
     return Status::InvalidArgument(
         "tensor '" + name + "' must have " + std::to_string(rope_size / 2) + " values of F32",
         name);
@@ -134,4 +134,4 @@ Status ReadGgufRope(const GgufSource& from, DecoderConfig* out) {
   return ReadScaling(from, out);
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

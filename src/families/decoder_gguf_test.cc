@@ -6,7 +6,7 @@
 
 #include "families/decoder_test_util.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 class DecoderGguf : public ::testing::Test {
@@ -74,12 +74,16 @@ TEST_F(DecoderGguf, ADefaultsWhereKeysAreAbsent) {
 TEST_F(DecoderGguf, ArraysOfEqualNumbersAreOneNumber) {
   const std::string key = "llama.attention.head_count";
   const auto array = [&](uint32_t first, uint32_t second) {
-    return RawKey(key, GgufType::kArray, RawArray(GgufType::kUint32, 2, Raw(first) + Raw(second)));
+    return files::RawKey(
+        key, files::GgufType::kArray,
+        files::RawArray(files::GgufType::kUint32, 2, files::Raw(first) + files::Raw(second)));
   };
   EXPECT_EQ(Good("llama", {array(2, 2)}).heads, 2);
   ExpectRefused({array(2, 1)}, key);
   ExpectInvalid({array(0, 0)}, key);
-  ExpectInvalid({RawKey(key, GgufType::kArray, RawArray(GgufType::kUint32, 0, ""))}, key);
+  ExpectInvalid({files::RawKey(key, files::GgufType::kArray,
+                               files::RawArray(files::GgufType::kUint32, 0, ""))},
+                key);
 }
 
 TEST_F(DecoderGguf, NumbersHaveLimits) {
@@ -88,7 +92,7 @@ TEST_F(DecoderGguf, NumbersHaveLimits) {
                            "attention.key_length", "rope.dimension_count"}) {
     const std::string key = std::string("llama.") + name;
     for (const uint64_t value : {uint64_t{0}, uint64_t{1} << 31, UINT64_MAX}) {
-      ExpectInvalid({RawKey(key, GgufType::kUint64, Raw(value))}, key);
+      ExpectInvalid({files::RawKey(key, files::GgufType::kUint64, files::Raw(value))}, key);
     }
     ExpectInvalid({RawF32(key, 2)}, key);
     ExpectInvalid({RawString(key, "2")}, key);
@@ -204,8 +208,8 @@ TEST_F(DecoderGguf, FusedTensorsAreDivided) {
   const auto files = Open(SmallKeys("phi3"), tensors);
   ASSERT_TRUE(files.ok()) << files.status().ToString();
   const DecoderLayerTensors& layer = files->tensors.layers[1];
-  const TensorRecord* qkv = files->store->Find("blk.1.attn_qkv.weight");
-  const TensorRecord* up = files->store->Find("blk.1.ffn_up.weight");
+  const files::TensorRecord* qkv = files->store->Find("blk.1.attn_qkv.weight");
+  const files::TensorRecord* up = files->store->Find("blk.1.ffn_up.weight");
   EXPECT_EQ(layer.v.weight.name, "blk.1.attn_qkv.weight[12:16]");
   EXPECT_EQ(layer.v.weight.data.data(), qkv->data.data() + 12 * 8 * 4);
   EXPECT_EQ(layer.v.weight.data.size(), 4u * 8 * 4);
@@ -244,7 +248,8 @@ TEST_F(DecoderGguf, GemmaWindows) {
   // The pattern may also be a flag a layer.
   const std::string pattern = "gemma3.attention.sliding_window_pattern";
   const auto flags = [&](const std::string& bytes) {
-    return RawKey(pattern, GgufType::kArray, RawArray(GgufType::kBool, bytes.size(), bytes));
+    return files::RawKey(pattern, files::GgufType::kArray,
+                         files::RawArray(files::GgufType::kBool, bytes.size(), bytes));
   };
   EXPECT_EQ(Good("gemma3", {keys[0], flags(std::string("\0\1", 2))}, GemmaTensors(true))
                 .layers.at(1)
@@ -351,7 +356,8 @@ TEST_F(DecoderGguf, OneTokenManyTimesDoesNotGrowTheEnds) {
 
 TEST_F(DecoderGguf, SamplingKeys) {
   const auto files = Open(
-      With("llama", {RawKey("general.sampling.top_k", GgufType::kInt32, Raw(int32_t{20})),
+      With("llama", {files::RawKey("general.sampling.top_k", files::GgufType::kInt32,
+                                   files::Raw(int32_t{20})),
                      RawF32("general.sampling.temp", 0.6f), RawF32("general.sampling.min_p", 0.05f),
                      RawString("tokenizer.chat_template", "{{ messages }}")}),
       SmallGgufTensors());
@@ -410,4 +416,4 @@ TEST_F(DecoderGguf, ChangedBytesGiveAModelOrAnError) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::families

@@ -13,7 +13,7 @@
 #include "families/config_fields.h"
 #include "families/list.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 Status ReadSizes(const JsonSource& from, DecoderConfig* out) {
@@ -236,4 +236,4 @@ Expected<DecoderReading> ReadDecoderJson(const JsonObject& file, DecoderUse use)
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

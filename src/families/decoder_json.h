@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "families/decoder_readers.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // Whether the field is written, be it as null: some settings have a default, and null means none.
 bool IsWritten(const JsonObject& config, std::string_view key);
@@ -43,4 +43,4 @@ const JsonObject& PlaceOfRopeShare(const JsonSource& from, const JsonObject& rop
 Status ReadScaledRope(const JsonSource& from, const JsonObject& rope, double theta,
                       DecoderConfig* out);
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -8,7 +8,7 @@
 #include "families/decoder_json.h"
 #include "families/decoder_rope.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 // ---- Rotary embeddings
@@ -128,4 +128,4 @@ Status ReadJsonRope(const JsonSource& from, DecoderConfig* out) {
   return ReadScaledRope(from, rope, theta, out);
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

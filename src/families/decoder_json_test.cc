@@ -6,7 +6,7 @@
 #include "families/decoder_readers.h"
 #include "families/decoder_rope.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 Expected<DecoderReading> Read(const std::string& json) {
@@ -339,4 +339,4 @@ TEST(DecoderJson, TheTextModelOfAModelWithImages) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::families

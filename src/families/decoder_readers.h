@@ -13,7 +13,7 @@
 #include "families/decoder_files.h"
 #include "files/tensor_store.h"
 
-namespace penstock {
+namespace penstock::families {
 
 inline constexpr double kMultiplierMin = 1e-9, kMultiplierMax = 1e9;  // of settings that scale
 
@@ -40,11 +40,11 @@ Expected<DecoderReading> ReadDecoderJson(const JsonObject& config,
                                          DecoderUse use = DecoderUse::kGenerate);
 
 // The metadata of `store`, which is a GGUF file's, its rope factors, and the rows of its embedding.
-Expected<DecoderReading> ReadDecoderGguf(const TensorStore& store,
+Expected<DecoderReading> ReadDecoderGguf(const files::TensorStore& store,
                                          DecoderUse use = DecoderUse::kGenerate);
 
 // The keys general.sampling.*.
-Expected<SamplingKeys> ReadSamplingKeys(const GgufMetadata& metadata);
+Expected<SamplingKeys> ReadSamplingKeys(const files::GgufMetadata& metadata);
 
 // DecoderConfig::embedding_scale.
 float EmbeddingScale(const DecoderFamily& family, int32_t hidden_size);
@@ -61,4 +61,4 @@ Status FinishDecoderConfig(const std::string& kv_heads_field, DecoderConfig* con
 // Finds and checks all tensors; sets `tensors`, `parameters` and `unused_tensors` of `files`.
 Status FindDecoderTensors(const DecoderWiring& wiring, DecoderFiles* files);
 
-}  // namespace penstock
+}  // namespace penstock::families

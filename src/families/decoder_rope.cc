@@ -8,7 +8,7 @@
 #include "common/printable.h"
 #include "families/config_fields.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 constexpr std::string_view kDynamic = "dynamic";
@@ -162,4 +162,4 @@ int32_t ContextWithYarn(const RopeScaling& scaling, int32_t context) {
       context, static_cast<int32_t>(std::min(extended, static_cast<double>(kDecoderContextMax))));
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "families/decoder_config.h"
 
-namespace penstock {
+namespace penstock::families {
 
 inline constexpr double kRopeThetaMax = 1e12;
 inline constexpr double kRopeFactorMax = 1e6;
@@ -40,4 +40,4 @@ double LongropeAttentionFactor(double factor, double original);
 // Tokens that a model with YaRN is made for, which is often more than its files name.
 int32_t ContextWithYarn(const RopeScaling& scaling, int32_t context);
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -8,7 +8,7 @@
 
 #include "families/decoder_readers.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 constexpr DecoderLayerNames kGgufNames = {
@@ -44,12 +44,13 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 // Finds tensors by name, checks them, and remembers which were found.
 class Finder {
  public:
-  explicit Finder(const TensorStore& store) : store_(store) {}
+  explicit Finder(const files::TensorStore& store) : store_(store) {}
 
   bool Has(const std::string& name) const { return store_.Find(name) != nullptr; }
 
-  Status Take(const std::string& name, const std::vector<int64_t>& shape, TensorRecord* out) {
-    const TensorRecord* found = store_.Find(name);
+  Status Take(const std::string& name, const std::vector<int64_t>& shape,
+              files::TensorRecord* out) {
+    const files::TensorRecord* found = store_.Find(name);
     if (found == nullptr) {
       return Status::InvalidArgument("the model has no tensor '" + name + "'", name);
     }
@@ -65,7 +66,7 @@ class Finder {
   }
 
   Status TakeInto(const std::string& name, const std::vector<int64_t>& shape,
-                  std::optional<TensorRecord>* out) {
+                  std::optional<files::TensorRecord>* out) {
     return Take(name, shape, &out->emplace());
   }
 
@@ -84,22 +85,22 @@ class Finder {
 
   // Of use though it is read elsewhere.
   void Use(const std::string& name) {
-    if (const TensorRecord* found = store_.Find(name)) used_.insert(found);
+    if (const files::TensorRecord* found = store_.Find(name)) used_.insert(found);
   }
 
   int64_t parameters() const { return parameters_; }
   int64_t unused() const { return static_cast<int64_t>(store_.tensors().size() - used_.size()); }
 
  private:
-  const TensorStore& store_;
-  std::unordered_set<const TensorRecord*> used_;
+  const files::TensorStore& store_;
+  std::unordered_set<const files::TensorRecord*> used_;
   int64_t parameters_ = 0;
 };
 
 // Rows [first, first + count) of a tensor whose rows are whole blocks.
-TensorRecord RowsOf(const TensorRecord& whole, int64_t first, int64_t count) {
+files::TensorRecord RowsOf(const files::TensorRecord& whole, int64_t first, int64_t count) {
   const size_t row_bytes = whole.data.size() / static_cast<size_t>(whole.shape[0]);
-  TensorRecord rows = whole;
+  files::TensorRecord rows = whole;
   rows.name += "[" + std::to_string(first) + ":" + std::to_string(first + count) + "]";
   rows.shape[0] = count;
   rows.data = whole.data.subspan(static_cast<size_t>(first) * row_bytes,
@@ -113,9 +114,10 @@ Status Finder::TakeFused(const std::string& name, const std::vector<int64_t>& ro
   for (const int64_t count : rows) all += count;
   DecoderLinear whole;
   PENSTOCK_RETURN_IF_ERROR(TakeLinear(name, all, columns, bias, &whole));
-  if (whole.bias && IsBlockType(whole.bias->dtype)) {
+  if (whole.bias && numbers::IsBlockType(whole.bias->dtype)) {
     return Status::Unsupported("tensor '" + whole.bias->name + "' is a vector of type " +
-                                   DTypeName(whole.bias->dtype) + ", which cannot be divided",
+                                   numbers::DTypeName(whole.bias->dtype) +
+                                   ", which cannot be divided",
                                whole.bias->name);
   }
   int64_t first = 0;
@@ -191,7 +193,7 @@ Status TakeLayer(const DecoderWiring& wiring, const DecoderConfig& config,
 
 // The output of a model that is tied by its configuration, and has both tensors all the same, as
 // some writers leave it: the same bytes, or it is not clear which of the two is meant.
-Status CheckTied(const TensorRecord& embedding, const TensorRecord& output) {
+Status CheckTied(const files::TensorRecord& embedding, const files::TensorRecord& output) {
   if (embedding.dtype == output.dtype && embedding.shape == output.shape &&
       std::memcmp(embedding.data.data(), output.data.data(), embedding.data.size()) == 0) {
     return Status::Ok();
@@ -211,7 +213,7 @@ Status TakeOutput(const DecoderWiring& wiring, const DecoderConfig& config, Find
     PENSTOCK_RETURN_IF_ERROR(finder->Take(name, shape, &out->output.weight));
   } else {
     if (finder->Has(name)) {
-      TensorRecord second;
+      files::TensorRecord second;
       PENSTOCK_RETURN_IF_ERROR(Finder(*finder).Take(name, shape, &second));
       PENSTOCK_RETURN_IF_ERROR(CheckTied(out->embedding, second));
     }
@@ -255,4 +257,4 @@ Status FindDecoderTensors(const DecoderWiring& wiring, DecoderFiles* files) {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

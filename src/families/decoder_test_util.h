@@ -14,14 +14,14 @@
 #include "families/decoder_files.h"
 #include "files/gguf_test_util.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // Names with shapes, the slowest size first; values count up from 0 over all tensors, as F32.
 using TestTensors = std::map<std::string, std::vector<int64_t>>;
 
 inline std::string FloatsFrom(float* next, int64_t count) {
   std::string data;
-  for (int64_t i = 0; i < count; ++i) data += Raw((*next)++);
+  for (int64_t i = 0; i < count; ++i) data += files::Raw((*next)++);
   return data;
 }
 
@@ -43,25 +43,26 @@ inline std::string SafetensorsOf(const TestTensors& tensors) {
         "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(data.size()) + "]}";
   }
   header += "}";
-  return Raw(uint64_t{header.size()}) + header + data;
+  return files::Raw(uint64_t{header.size()}) + header + data;
 }
 
 inline std::string RawU32(std::string_view key, uint32_t value) {
-  return RawKey(key, GgufType::kUint32, Raw(value));
+  return files::RawKey(key, files::GgufType::kUint32, files::Raw(value));
 }
 inline std::string RawF32(std::string_view key, float value) {
-  return RawKey(key, GgufType::kFloat32, Raw(value));
+  return files::RawKey(key, files::GgufType::kFloat32, files::Raw(value));
 }
 inline std::string RawBool(std::string_view key, bool value) {
-  return RawKey(key, GgufType::kBool, std::string(1, value ? '\1' : '\0'));
+  return files::RawKey(key, files::GgufType::kBool, std::string(1, value ? '\1' : '\0'));
 }
 inline std::string RawString(std::string_view key, std::string_view value) {
-  return RawKey(key, GgufType::kString, RawText(value));
+  return files::RawKey(key, files::GgufType::kString, files::RawText(value));
 }
 inline std::string RawStrings(std::string_view key, const std::vector<std::string>& values) {
   std::string texts;
-  for (const std::string& value : values) texts += RawText(value);
-  return RawKey(key, GgufType::kArray, RawArray(GgufType::kString, values.size(), texts));
+  for (const std::string& value : values) texts += files::RawText(value);
+  return files::RawKey(key, files::GgufType::kArray,
+                       files::RawArray(files::GgufType::kString, values.size(), texts));
 }
 
 // Whole entries by their names.
@@ -74,14 +75,14 @@ inline std::string GgufOf(const TestKeys& keys, const TestTensors& tensors, floa
   std::string data;
   for (const auto& [name, shape] : tensors) {
     data.resize((data.size() + 31) / 32 * 32);
-    std::string info = RawText(name) + Raw(static_cast<uint32_t>(shape.size()));
+    std::string info = files::RawText(name) + files::Raw(static_cast<uint32_t>(shape.size()));
     for (auto size = shape.rbegin(); size != shape.rend(); ++size) {
-      info += Raw(static_cast<uint64_t>(*size));
+      info += files::Raw(static_cast<uint64_t>(*size));
     }
-    infos.push_back(info + Raw(uint32_t{0}) + Raw(uint64_t{data.size()}));
+    infos.push_back(info + files::Raw(uint32_t{0}) + files::Raw(uint64_t{data.size()}));
     data += FloatsFrom(&next, CountOf(shape));
   }
-  return RawGguf(entries, infos, data);
+  return files::RawGguf(entries, infos, data);
 }
 
 // Two layers, width 8, two heads of 4 with one of keys, feed-forward 12, eleven tokens.
@@ -160,4 +161,4 @@ inline std::string TestData() {
   return std::filesystem::is_directory(folder, ignored) ? folder.string() : "";
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "families/model_folder.h"
 
-namespace penstock {
+namespace penstock::families {
 
 class ArchitectureKeys;  // families/architecture_keys.h
 
@@ -80,4 +80,4 @@ struct EncoderFamily {
   EncoderGguf gguf = {};
 };
 
-}  // namespace penstock
+}  // namespace penstock::families

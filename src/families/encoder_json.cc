@@ -5,7 +5,7 @@
 
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::families {
 
 Status ReadEncoderSizes(const JsonObject& config, const EncoderDefaults& d, EncoderConfig* out) {
   PENSTOCK_RETURN_IF_ERROR(
@@ -63,4 +63,4 @@ Status ReadPlainRope(const JsonObject& rope, double absent, float* theta) {
   return ReadFloat(rope, {"rope_theta"}, absent, 1, 1e12, theta);
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

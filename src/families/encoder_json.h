@@ -10,7 +10,7 @@
 #include "families/config_fields.h"
 #include "families/model_folder.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // Limits: far above any known encoder, low enough that products of two fit 64 bits with ease.
 inline constexpr int64_t kEncoderVocabularyMax = 1 << 24;
@@ -42,4 +42,4 @@ Status ReadBertLike(const JsonObject& config, const EncoderDefaults& defaults, E
 // theta of rope_parameters (or of the older rope_scaling), if it is the plain kind.
 Status ReadPlainRope(const JsonObject& rope, double absent, float* theta);
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -11,7 +11,7 @@
 #include "families/list.h"
 #include "files/gguf.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,8 +53,8 @@ std::string_view NameInFolder(const EncoderArchitecture& architecture,
 }
 
 // Rows of a matrix; 0 where it is not there.
-int64_t RowsOfMatrix(const GgufModel& model, std::string_view name) {
-  for (const TensorRecord& record : model.tensors) {
+int64_t RowsOfMatrix(const files::GgufModel& model, std::string_view name) {
+  for (const files::TensorRecord& record : model.tensors) {
     if (record.name == name && record.shape.size() == 2) return record.shape[0];
   }
   return 0;
@@ -101,7 +101,7 @@ Status ReadPooling(const ArchitectureKeys& keys, ModelFolder* out) {
   return Status::Ok();
 }
 
-Status ReadSizes(const ArchitectureKeys& keys, const GgufModel& model, EncoderConfig* out) {
+Status ReadSizes(const ArchitectureKeys& keys, const files::GgufModel& model, EncoderConfig* out) {
   PENSTOCK_RETURN_IF_ERROR(keys.Int("embedding_length", 1, kEncoderHiddenMax, &out->hidden_size));
   PENSTOCK_RETURN_IF_ERROR(keys.Int("block_count", 1, kEncoderLayersMax, &out->num_hidden_layers));
   PENSTOCK_RETURN_IF_ERROR(
@@ -130,7 +130,7 @@ Status ReadSizes(const ArchitectureKeys& keys, const GgufModel& model, EncoderCo
   return Status::Ok();
 }
 
-Expected<ModelFolder> FolderOf(const std::string& path, const GgufModel& model) {
+Expected<ModelFolder> FolderOf(const std::string& path, const files::GgufModel& model) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string_view architecture,
                             model.metadata.GetString("general.architecture"));
   const EncoderFamily* const family = EncoderOfGguf(architecture);
@@ -176,29 +176,29 @@ std::string EncoderTensorName(std::string_view architecture, std::string_view na
          std::string(found) + ending;
 }
 
-Expected<std::unique_ptr<TensorStore>> OpenEncoderTensors(const std::string& path) {
+Expected<std::unique_ptr<files::TensorStore>> OpenEncoderTensors(const std::string& path) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return TensorStore::OpenFolder(path);
-  PENSTOCK_ASSIGN_OR_RETURN(GgufModel model, GgufModel::Open(path));
+  if (fs::is_directory(path, ignored)) return files::TensorStore::OpenFolder(path);
+  PENSTOCK_ASSIGN_OR_RETURN(files::GgufModel model, files::GgufModel::Open(path));
   PENSTOCK_ASSIGN_OR_RETURN(const std::string_view architecture,
                             model.metadata.GetString("general.architecture"));
-  for (TensorRecord& tensor : model.tensors) {
+  for (files::TensorRecord& tensor : model.tensors) {
     tensor.name = EncoderTensorName(architecture, tensor.name);
   }
-  return TensorStore::Of(std::move(model));
+  return files::TensorStore::Of(std::move(model));
 }
 
 Expected<ModelFolder> ReadGgufEncoder(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::Open(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const files::GgufModel model, files::GgufModel::Open(path));
   auto folder = FolderOf(path, model);
-  for (const MappedFile& file : model.files) PENSTOCK_RETURN_IF_ERROR(file.Check());
+  for (const files::MappedFile& file : model.files) PENSTOCK_RETURN_IF_ERROR(file.Check());
   if (!folder.ok()) return folder.status().Annotate(path);
   return folder;
 }
 
 Expected<ModelFolder> ReadGgufForTokenizer(const std::string& path) {
   constexpr int64_t kUnlimited = 1 << 30;
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::Open(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const files::GgufModel model, files::GgufModel::Open(path));
   ModelFolder folder;
   folder.path = folder.tokenizer_path = path;
   folder.max_tokens = kUnlimited;
@@ -206,10 +206,10 @@ Expected<ModelFolder> ReadGgufForTokenizer(const std::string& path) {
   if (!architecture.ok()) return folder;
   const auto tokens = model.metadata.GetIntOr(std::string(*architecture) + ".context_length",
                                               kUnlimited, 1, kUnlimited);
-  for (const MappedFile& file : model.files) PENSTOCK_RETURN_IF_ERROR(file.Check());
+  for (const files::MappedFile& file : model.files) PENSTOCK_RETURN_IF_ERROR(file.Check());
   if (!tokens.ok()) return tokens.status().Annotate(path);
   folder.max_tokens = static_cast<int32_t>(*tokens);
   return folder;
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -15,7 +15,7 @@
 #include "families/model_folder.h"
 #include "files/tensor_store.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // A model's settings from its metadata; ModelFolder::path is the file. kUnsupported: another
 // architecture, or something of these that Penstock does not implement. Errors name the key.
@@ -26,9 +26,9 @@ Expected<ModelFolder> ReadGgufForTokenizer(const std::string& path);
 
 // The tensors of the encoder at ModelFolder::path, a folder or a GGUF file. Those of a GGUF file
 // have the names that they have in a folder.
-Expected<std::unique_ptr<TensorStore>> OpenEncoderTensors(const std::string& path);
+Expected<std::unique_ptr<files::TensorStore>> OpenEncoderTensors(const std::string& path);
 
 // "encoder.layer.0.output.dense.bias" for "blk.0.ffn_down.bias"; `name` where there is no other.
 std::string EncoderTensorName(std::string_view architecture, std::string_view name);
 
-}  // namespace penstock
+}  // namespace penstock::families

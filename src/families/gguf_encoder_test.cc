@@ -12,7 +12,7 @@
 #include "files/gguf_test_util.h"
 #include "files/tensor_store.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,27 +32,27 @@ class GgufEncoderTest : public testing::Test {
   }
 
   void Text(const std::string& key, std::string_view text) {
-    keys_[key] = RawKey(key, GgufType::kString, RawText(text));
+    keys_[key] = files::RawKey(key, files::GgufType::kString, files::RawText(text));
   }
   void Int(const std::string& key, uint32_t value) {
-    keys_[key] = RawKey(key, GgufType::kUint32, Raw(value));
+    keys_[key] = files::RawKey(key, files::GgufType::kUint32, files::Raw(value));
   }
   void Flag(const std::string& key, bool value) {
-    keys_[key] = RawKey(key, GgufType::kBool, std::string(1, value ? '\1' : '\0'));
+    keys_[key] = files::RawKey(key, files::GgufType::kBool, std::string(1, value ? '\1' : '\0'));
   }
   void Float(const std::string& key, float value) {
-    keys_[key] = RawKey(key, GgufType::kFloat32, Raw(value));
+    keys_[key] = files::RawKey(key, files::GgufType::kFloat32, files::Raw(value));
   }
   std::string Write(const std::string& name = "m.gguf") {
     std::vector<std::string> keys;
     for (const auto& [key, raw] : keys_) keys.push_back(raw);
     const std::string path = (folder_ / name).string();
     std::ofstream(path, std::ios::binary)
-        << RawGguf(keys,
-                   {RawTensor("token_embd.weight", {8, 20}, 0, 0),
-                    RawTensor("token_types.weight", {8, 2}, 0, 640),
-                    RawTensor("blk.1.ffn_down.bias", {8}, 0, 704)},
-                   std::string(768, '\0'));
+        << files::RawGguf(keys,
+                          {files::RawTensor("token_embd.weight", {8, 20}, 0, 0),
+                           files::RawTensor("token_types.weight", {8, 2}, 0, 640),
+                           files::RawTensor("blk.1.ffn_down.bias", {8}, 0, 704)},
+                          std::string(768, '\0'));
     return path;
   }
   std::string Error() {
@@ -153,20 +153,20 @@ TEST_F(GgufEncoderTest, OneModelStandsForItsFolder) {
   const std::string path = Write();
   std::ofstream(folder_ / "mmproj-f16.gguf") << "GGUF";
   std::ofstream(folder_ / "config.json") << "{}";
-  EXPECT_EQ(*FindGguf(folder_.string(), {}), path);
-  EXPECT_EQ(*FindGguf(path, {}), path);
-  EXPECT_EQ(*FindGguf(folder_.string(), {"config.json"}), "");
+  EXPECT_EQ(*files::FindGguf(folder_.string(), {}), path);
+  EXPECT_EQ(*files::FindGguf(path, {}), path);
+  EXPECT_EQ(*files::FindGguf(folder_.string(), {"config.json"}), "");
   const auto folder = ModelFolder::Read(folder_.string());
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   EXPECT_EQ(folder->path, path);
   fs::remove(path);
-  EXPECT_EQ(*FindGguf(folder_.string(), {}), "");
+  EXPECT_EQ(*files::FindGguf(folder_.string(), {}), "");
   for (const char* part : {"b-00001-of-00002.gguf", "b-00002-of-00002.gguf"}) {
     std::ofstream(folder_ / part) << "GGUF";
   }
-  EXPECT_EQ(*FindGguf(folder_.string(), {}), (folder_ / "b-00001-of-00002.gguf").string());
+  EXPECT_EQ(*files::FindGguf(folder_.string(), {}), (folder_ / "b-00001-of-00002.gguf").string());
   std::ofstream(folder_ / "a.gguf") << "GGUF";
-  const Status several = FindGguf(folder_.string(), {}).status();
+  const Status several = files::FindGguf(folder_.string(), {}).status();
   EXPECT_THAT(several.message(),
               HasSubstr("has 2 GGUF models (a.gguf, b-00001-of-00002.gguf); name the file of one"));
 }
@@ -187,4 +187,4 @@ TEST_F(GgufEncoderTest, ForTokenizingAnyArchitectureWillDo) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::families

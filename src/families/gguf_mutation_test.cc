@@ -11,7 +11,7 @@
 #include "files/gguf.h"
 #include "files/gguf_test_util.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 // What a file of no more than this may have allocated at once: a small header's names and errors.
@@ -21,12 +21,14 @@ std::string Vocabulary(size_t tokens) {
   std::string texts;
   std::string scores;
   for (size_t i = 0; i < tokens; ++i) {
-    texts += RawText("token" + std::to_string(i));
-    scores += Raw(static_cast<float>(i));
+    texts += files::RawText("token" + std::to_string(i));
+    scores += files::Raw(static_cast<float>(i));
   }
-  return RawGguf({RawKey("tokens", GgufType::kArray, RawArray(GgufType::kString, tokens, texts)),
-                  RawKey("scores", GgufType::kArray, RawArray(GgufType::kFloat32, tokens, scores))},
-                 {}, "");
+  return files::RawGguf({files::RawKey("tokens", files::GgufType::kArray,
+                                       files::RawArray(files::GgufType::kString, tokens, texts)),
+                         files::RawKey("scores", files::GgufType::kArray,
+                                       files::RawArray(files::GgufType::kFloat32, tokens, scores))},
+                        {}, "");
 }
 
 TEST(GgufMemory, AnArrayOfStringsCostsNoCopyAndNoIndex) {
@@ -34,7 +36,7 @@ TEST(GgufMemory, AnArrayOfStringsCostsNoCopyAndNoIndex) {
   const std::string bytes = Vocabulary(kTokens);
   const long before = FailingNew::Allocations();
   const uint64_t bytes_before = FailingNew::AllocatedBytes();
-  const auto file = ParseGguf(BytesOf(bytes));
+  const auto file = files::ParseGguf(files::BytesOf(bytes));
   ASSERT_TRUE(file.ok());
   const auto tokens = file->metadata.GetStrings("tokens");
   ASSERT_TRUE(tokens.ok());
@@ -76,29 +78,34 @@ TEST(GgufMemory, ADecoderCostsWhatItsFileHas) {
 std::vector<std::string> Seeds() {
   std::string bools(20, '\1');
   std::vector<std::string> keys = {
-      RawKey("general.architecture", GgufType::kString, RawText("llama")),
-      RawKey("general.alignment", GgufType::kUint32, Raw(uint32_t{32})),
-      RawKey("u8", GgufType::kUint8, "a"),
-      RawKey("i16", GgufType::kInt16, Raw(int16_t{-2})),
-      RawKey("i64", GgufType::kInt64, Raw(int64_t{-2})),
-      RawKey("f64", GgufType::kFloat64, Raw(0.5)),
-      RawKey("bools", GgufType::kArray, RawArray(GgufType::kBool, bools.size(), bools)),
-      RawKey("tokens", GgufType::kArray,
-             RawArray(GgufType::kString, 3, RawText("a") + RawText("") + RawText("bc"))),
-      RawKey("nested", GgufType::kArray,
-             RawArray(GgufType::kArray, 2,
-                      RawArray(GgufType::kArray, 1, RawArray(GgufType::kUint8, 2, "xy")) +
-                          RawArray(GgufType::kString, 1, RawText("in")))),
+      files::RawKey("general.architecture", files::GgufType::kString, files::RawText("llama")),
+      files::RawKey("general.alignment", files::GgufType::kUint32, files::Raw(uint32_t{32})),
+      files::RawKey("u8", files::GgufType::kUint8, "a"),
+      files::RawKey("i16", files::GgufType::kInt16, files::Raw(int16_t{-2})),
+      files::RawKey("i64", files::GgufType::kInt64, files::Raw(int64_t{-2})),
+      files::RawKey("f64", files::GgufType::kFloat64, files::Raw(0.5)),
+      files::RawKey("bools", files::GgufType::kArray,
+                    files::RawArray(files::GgufType::kBool, bools.size(), bools)),
+      files::RawKey(
+          "tokens", files::GgufType::kArray,
+          files::RawArray(files::GgufType::kString, 3,
+                          files::RawText("a") + files::RawText("") + files::RawText("bc"))),
+      files::RawKey(
+          "nested", files::GgufType::kArray,
+          files::RawArray(files::GgufType::kArray, 2,
+                          files::RawArray(files::GgufType::kArray, 1,
+                                          files::RawArray(files::GgufType::kUint8, 2, "xy")) +
+                              files::RawArray(files::GgufType::kString, 1, files::RawText("in")))),
   };
   const std::vector<std::string> tensors = {
-      RawTensor("q6", {256, 2}, 14, 0),   RawTensor("q4", {512}, 12, 448),
-      RawTensor("q8", {32, 4}, 8, 736),   RawTensor("f", {8, 4, 4}, 0, 896),
-      RawTensor("h", {64}, 1, 896 + 512), RawTensor("b", {64}, 30, 896 + 640),
+      files::RawTensor("q6", {256, 2}, 14, 0),   files::RawTensor("q4", {512}, 12, 448),
+      files::RawTensor("q8", {32, 4}, 8, 736),   files::RawTensor("f", {8, 4, 4}, 0, 896),
+      files::RawTensor("h", {64}, 1, 896 + 512), files::RawTensor("b", {64}, 30, 896 + 640),
   };
   const std::string data(4096, '\3');
-  std::vector<std::string> seeds = {RawGguf(keys, tensors, data),
-                                    RawGguf(keys, tensors, data, 32, 2)};
-  seeds.push_back(RawGguf({keys[0]}, {tensors[0]}, data));
+  std::vector<std::string> seeds = {files::RawGguf(keys, tensors, data),
+                                    files::RawGguf(keys, tensors, data, 32, 2)};
+  seeds.push_back(files::RawGguf({keys[0]}, {tensors[0]}, data));
   return seeds;
 }
 
@@ -141,12 +148,12 @@ void MutateOnce(std::string* bytes, size_t header, std::mt19937_64* random) {
     case 2:
     case 3: {
       const auto number = static_cast<uint32_t>(Nasty(random, bytes->size()));
-      bytes->replace(at, sizeof number, Raw(number));
+      bytes->replace(at, sizeof number, files::Raw(number));
       return;
     }
     case 4:
     case 5:
-      bytes->replace(at, 8, Raw(Nasty(random, bytes->size())));
+      bytes->replace(at, 8, files::Raw(Nasty(random, bytes->size())));
       return;
     case 6:
       bytes->erase(at, length);
@@ -176,7 +183,7 @@ std::string KindOf(const std::string& message) {
 TEST(GgufMutations, HundredsOfThousandsOfHeadersDoNoHarm) {
   constexpr int kFiles = 400000;
   const std::vector<std::string> seeds = Seeds();
-  for (const std::string& seed : seeds) ASSERT_TRUE(ParseGguf(BytesOf(seed)).ok());
+  for (const std::string& seed : seeds) ASSERT_TRUE(files::ParseGguf(files::BytesOf(seed)).ok());
   std::mt19937_64 random(20);
   std::set<std::string> kinds;
   int opened = 0;
@@ -193,7 +200,7 @@ TEST(GgufMutations, HundredsOfThousandsOfHeadersDoNoHarm) {
     const auto file = [&] {
       const LargeNewFails fails(
           std::max(bytes.size(), kSmallBytes));  // std::bad_alloc ends the test
-      return ParseGguf(whole);
+      return files::ParseGguf(whole);
     }();
     ASSERT_LT(FailingNew::AllocatedBytes() - before, 3 * kSmallBytes + 3 * bytes.size()) << i;
     if (!file.ok()) {
@@ -202,14 +209,14 @@ TEST(GgufMutations, HundredsOfThousandsOfHeadersDoNoHarm) {
       continue;
     }
     ++opened;
-    for (const TensorRecord& tensor : file->tensors) {
+    for (const files::TensorRecord& tensor : file->tensors) {
       ASSERT_GT(tensor.elements(), 0) << i;
       ASSERT_EQ(tensor.data.size(),
-                StoredBytes(tensor.dtype, static_cast<size_t>(tensor.elements())));
+                numbers::StoredBytes(tensor.dtype, static_cast<size_t>(tensor.elements())));
       ASSERT_TRUE(tensor.data.data() >= whole.data() &&
                   tensor.data.data() + tensor.data.size() <= whole.data() + whole.size());
     }
-    sum += ReadEverything(*file);
+    sum += files::ReadEverything(*file);
   }
   EXPECT_GT(opened, kFiles / 50);
   EXPECT_LT(opened, kFiles / 2);
@@ -223,22 +230,28 @@ TEST(GgufMutations, HundredsOfThousandsOfHeadersDoNoHarm) {
 TEST(GgufMutations, ClaimsAllocateNothing) {
   const std::string rest(512, '\0');
   const std::string files[] = {
-      "GGUF" + Raw(3) + Raw(uint64_t{kTensorsMax}) + Raw(uint64_t{0}) + rest,
-      "GGUF" + Raw(3) + Raw(uint64_t{21}) + Raw(uint64_t{0}) + rest,
-      "GGUF" + Raw(3) + Raw(uint64_t{0}) + Raw(uint64_t{kGgufKeysMax}) + rest,
-      RawGguf({RawKey("a", GgufType::kArray, RawArray(GgufType::kString, 60, ""))}, {}, rest),
-      RawGguf({RawKey("a", GgufType::kArray, RawArray(GgufType::kUint8, 1u << 30, ""))}, {}, rest),
-      RawGguf({}, {RawTensor("a", {uint64_t{1} << 40}, 0, 0)}, rest),
-      RawGguf({}, {RawText(std::string(300, 'x'))}, rest),
+      "GGUF" + files::Raw(3) + files::Raw(uint64_t{files::kTensorsMax}) + files::Raw(uint64_t{0}) +
+          rest,
+      "GGUF" + files::Raw(3) + files::Raw(uint64_t{21}) + files::Raw(uint64_t{0}) + rest,
+      "GGUF" + files::Raw(3) + files::Raw(uint64_t{0}) + files::Raw(uint64_t{files::kGgufKeysMax}) +
+          rest,
+      files::RawGguf({files::RawKey("a", files::GgufType::kArray,
+                                    files::RawArray(files::GgufType::kString, 60, ""))},
+                     {}, rest),
+      files::RawGguf({files::RawKey("a", files::GgufType::kArray,
+                                    files::RawArray(files::GgufType::kUint8, 1u << 30, ""))},
+                     {}, rest),
+      files::RawGguf({}, {files::RawTensor("a", {uint64_t{1} << 40}, 0, 0)}, rest),
+      files::RawGguf({}, {files::RawText(std::string(300, 'x'))}, rest),
   };
   for (const std::string& bytes : files) {
     const uint64_t before = FailingNew::AllocatedBytes();
     ASSERT_FALSE(bytes.size() > 2000);
-    const bool ok = ParseGguf(BytesOf(bytes)).ok();
+    const bool ok = files::ParseGguf(files::BytesOf(bytes)).ok();
     EXPECT_LT(FailingNew::AllocatedBytes() - before, 2048u);
     (void)ok;  // an array of 60 empty strings is whole
   }
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::families

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace penstock {
+namespace penstock::families {
 
 std::optional<HiddenActivation> HiddenActivationNamed(std::string_view name) {
   constexpr std::pair<std::string_view, HiddenActivation> kNames[] = {
@@ -25,4 +25,4 @@ std::optional<HiddenActivation> HiddenActivationNamed(std::string_view name) {
   return std::nullopt;
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -5,11 +5,11 @@
 #include <optional>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::families {
 
 enum class HiddenActivation { kGelu, kGeluTanh, kRelu, kSilu, kTanh, kIdentity };
 
 // "gelu_new" -> kGeluTanh; names as in transformers' table of activations.
 std::optional<HiddenActivation> HiddenActivationNamed(std::string_view name);
 
-}  // namespace penstock
+}  // namespace penstock::families

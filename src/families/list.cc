@@ -4,11 +4,9 @@
 #include <iterator>
 #include <vector>
 
-namespace penstock {
+namespace penstock::families {
 
 // A family is a name here, a row below, and its file.
-namespace families {
-
 extern const DecoderFamily kLlama, kMistral, kGranite, kSmollm3, kQwen2, kQwen3, kGemma2, kGemma3,
     kPhi3;
 extern const EncoderFamily kBert, kCamembert, kDistilbert, kModernBert, kMpnet, kNomicBert,
@@ -24,7 +22,6 @@ constexpr const EncoderFamily* kEncoders[] = {
 };
 
 }  // namespace
-}  // namespace families
 
 namespace {
 
@@ -34,13 +31,13 @@ std::vector<const Family*>& List();
 
 template <>
 std::vector<const DecoderFamily*>& List() {
-  static std::vector list(std::begin(families::kDecoders), std::end(families::kDecoders));
+  static std::vector list(std::begin(kDecoders), std::end(kDecoders));
   return list;
 }
 
 template <>
 std::vector<const EncoderFamily*>& List() {
-  static std::vector list(std::begin(families::kEncoders), std::end(families::kEncoders));
+  static std::vector list(std::begin(kEncoders), std::end(kEncoders));
   return list;
 }
 
@@ -109,4 +106,4 @@ ScopedFamily<Family>::~ScopedFamily() {
 template class ScopedFamily<DecoderFamily>;
 template class ScopedFamily<EncoderFamily>;
 
-}  // namespace penstock
+}  // namespace penstock::families

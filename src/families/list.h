@@ -9,7 +9,7 @@
 #include "families/decoder_family.h"
 #include "families/encoder_family.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // DecoderFamily or EncoderFamily.
 template <typename Family>
@@ -50,4 +50,4 @@ class ScopedFamily {
   ScopedFamily& operator=(const ScopedFamily&) = delete;
 };
 
-}  // namespace penstock
+}  // namespace penstock::families

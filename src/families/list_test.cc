@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 std::string InTicks(std::string_view name) {
@@ -60,4 +60,4 @@ TEST(FamilyList, EveryNameIsThereOnce) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::families

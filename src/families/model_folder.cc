@@ -14,7 +14,7 @@
 #include "files/gguf_files.h"
 #include "files/mapped_file.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,7 +93,7 @@ Expected<std::string> FindTokenizer(const fs::path& root) {
 
 // Tells by the first bytes. False for a file that cannot be read: opening it later says why.
 bool IsGguf(const std::string& path) {
-  const auto file = MappedFile::Open(path);
+  const auto file = files::MappedFile::Open(path);
   return file.ok() && file->text().starts_with("GGUF");
 }
 
@@ -132,9 +132,9 @@ const char* PoolingModeName(PoolingMode mode) {
 Expected<ModelFolder> ModelFolder::Read(const std::string& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return Status::NotFound("no model folder at " + path);
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string gguf, FindGguf(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string gguf, files::FindGguf(path));
   if (!gguf.empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::Open(gguf));
+    PENSTOCK_ASSIGN_OR_RETURN(const files::GgufModel model, files::GgufModel::Open(gguf));
     return DecoderEmbeds(gguf, model.metadata) ? ReadDecoderGgufFolder(gguf)
                                                : ReadGgufEncoder(gguf);
   }
@@ -175,7 +175,7 @@ Expected<ModelFolder> ModelFolder::ReadForTokenizer(const std::string& path) {
   ModelFolder folder;
   folder.max_tokens = kUnlimited;
   std::error_code ignored;
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string file, FindGguf(path, {"tokenizer.json"}));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string file, files::FindGguf(path, {"tokenizer.json"}));
   if (!file.empty()) {
     if (fs::is_directory(path, ignored) || IsGguf(file)) return ReadGgufForTokenizer(file);
     folder.path = fs::path(path).parent_path().string();
@@ -192,4 +192,4 @@ Expected<ModelFolder> ModelFolder::ReadForTokenizer(const std::string& path) {
   return folder;
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -13,7 +13,7 @@
 #include "common/status.h"
 #include "families/hidden_activation.h"
 
-namespace penstock {
+namespace penstock::families {
 
 enum class ModelTask { kEmbedding, kReranking, kClassification };
 const char* ModelTaskName(ModelTask task);  // "embedding", "reranking", "classification"
@@ -138,4 +138,4 @@ struct ModelFolder {
   std::string tokenizer_path;  // tokenizer.json, or the GGUF file
 };
 
-}  // namespace penstock
+}  // namespace penstock::families

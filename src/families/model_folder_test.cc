@@ -9,7 +9,7 @@
 #include "common/temp_folder_test_util.h"
 #include "families/config_reader.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -495,4 +495,4 @@ TEST(ModelFolderGolden, ConfigsOfOthers) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::families

@@ -12,7 +12,7 @@
 #include "files/gguf.h"
 #include "files/gguf_files.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,7 +26,7 @@ Status Unknown(const std::string& what, std::string_view name, const std::string
 }
 
 Expected<ModelKind> KindOfGguf(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::Open(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const files::GgufModel model, files::GgufModel::Open(path));
   const auto name = model.metadata.GetString("general.architecture");
   if (!name.ok()) return name.status().Annotate(path);
   if (DecoderEmbeds(path, model.metadata)) return ModelKind::kEncoder;
@@ -58,8 +58,8 @@ Expected<ModelKind> KindOfFolder(const fs::path& folder) {
 }  // namespace
 
 Expected<ModelKind> KindOfModel(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string gguf, FindGguf(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string gguf, files::FindGguf(path));
   return gguf.empty() ? KindOfFolder(path) : KindOfGguf(gguf);
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

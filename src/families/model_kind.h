@@ -5,7 +5,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // kEncoder: vectors and scores; also of decoders that embed or rerank (families/decoder_folder.h).
 enum class ModelKind { kEncoder, kDecoder };
@@ -16,4 +16,4 @@ enum class ModelKind { kEncoder, kDecoder };
 // does not know; the message names those that it does.
 Expected<ModelKind> KindOfModel(const std::string& path);
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -6,7 +6,7 @@
 #include "families/encoder_json.h"
 #include "families/list.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -61,4 +61,4 @@ Expected<EncoderConfig> ReadOnnxEncoderConfig(const JsonObject& config) {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

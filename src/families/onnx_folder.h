@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "families/model_folder.h"
 
-namespace penstock {
+namespace penstock::families {
 
 // The ONNX file of an encoder that runs through it: its architecture is unknown, or its weights are
 // not there as safetensors. `config`: config.json of the folder at `path`. "": it is none.
@@ -19,4 +19,4 @@ std::string FindOnnxEncoder(const std::string& path, const JsonObject& config);
 // kInvalidArgument: as ReadEncoderConfig.
 Expected<EncoderConfig> ReadOnnxEncoderConfig(const JsonObject& config);
 
-}  // namespace penstock
+}  // namespace penstock::families

@@ -11,7 +11,7 @@
 #include "common/printable.h"
 #include "families/config_reader.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -461,4 +461,4 @@ Expected<SentenceTransformersSettings> ReadTextSettings(ModelFolder* out) {
   return settings;
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

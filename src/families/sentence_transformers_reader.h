@@ -12,7 +12,7 @@
 #include "common/status.h"
 #include "families/model_folder.h"
 
-namespace penstock {
+namespace penstock::families {
 
 struct SentenceTransformersSettings {
   std::optional<int32_t> tokens_max;  // max_seq_length, or processing_kwargs.text.max_length
@@ -27,4 +27,4 @@ Expected<SentenceTransformersSettings> ReadSentenceTransformers(ModelFolder* out
 // folders it names are not opened, and the encoder need not be set.
 Expected<SentenceTransformersSettings> ReadTextSettings(ModelFolder* out);
 
-}  // namespace penstock
+}  // namespace penstock::families

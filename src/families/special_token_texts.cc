@@ -7,7 +7,7 @@
 #include "common/json.h"
 #include "families/model_folder.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,4 +66,4 @@ Expected<SpecialTokenTexts> SpecialTokenTexts::OfFolder(const std::string& path)
   return texts;
 }
 
-}  // namespace penstock
+}  // namespace penstock::families

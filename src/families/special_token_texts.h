@@ -9,7 +9,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::families {
 
 struct SpecialTokenTexts {
   static constexpr size_t kBytesMax = 1024;  // of a text
@@ -24,4 +24,4 @@ struct SpecialTokenTexts {
   bool complete = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::families

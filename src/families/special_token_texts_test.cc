@@ -5,7 +5,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::families {
 namespace {
 
 using testing::ElementsAre;
@@ -66,4 +66,4 @@ TEST_F(SpecialTokenTextsTest, ErrorsNameFileAndField) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::families

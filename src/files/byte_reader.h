@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::files {
 
 static_assert(std::endian::native == std::endian::little, "values are copied, not converted");
 
@@ -48,4 +48,4 @@ class ByteReader {
   std::span<const std::byte> rest_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::files

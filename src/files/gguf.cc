@@ -9,7 +9,7 @@
 #include "common/printable.h"
 #include "common/seeded_hash.h"
 
-namespace penstock {
+namespace penstock::files {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
@@ -27,8 +27,8 @@ constexpr std::pair<uint32_t, const char*> kUnreadTypes[] = {
     {41, "Q1_0"},
 };
 
-Expected<DType> TypeOfNumber(uint32_t number) {
-  if (const std::optional<DType> dtype = DTypeOfGguf(number)) return *dtype;
+Expected<numbers::DType> TypeOfNumber(uint32_t number) {
+  if (const std::optional<numbers::DType> dtype = numbers::DTypeOfGguf(number)) return *dtype;
   for (const auto& [unread, name] : kUnreadTypes) {
     if (unread == number) {
       return Status::Unsupported(std::string("is of type ") + name + ", which is not supported");
@@ -90,14 +90,14 @@ Status ReadShapeAndType(ByteReader* reader, ParsedTensor* tensor) {
   uint32_t number = 0;
   if (!reader->Read(&number) || !reader->Read(&tensor->offset)) return Truncated("its description");
   PENSTOCK_ASSIGN_OR_RETURN(tensor->record.dtype, TypeOfNumber(number));
-  const DTypeBlock block = BlockOf(tensor->record.dtype);
+  const numbers::DTypeBlock block = numbers::BlockOf(tensor->record.dtype);
   const uint64_t row = rank > 0 ? sizes[0] : 1;
   if (row % block.elements != 0) {
     return Status::InvalidArgument("has rows of " + std::to_string(row) +
                                    " elements, which are not "
                                    "whole blocks of " +
                                    std::to_string(block.elements) + " as type " +
-                                   DTypeName(tensor->record.dtype) + " has");
+                                   numbers::DTypeName(tensor->record.dtype) + " has");
   }
   int64_t elements = 1;
   for (uint32_t i = rank; i-- > 0;) {
@@ -203,4 +203,4 @@ Expected<GgufFile> ParseGguf(std::span<const std::byte> bytes) {
   return file;
 }
 
-}  // namespace penstock
+}  // namespace penstock::files

@@ -16,7 +16,7 @@
 #include "files/mapped_file.h"
 #include "files/tensor_record.h"
 
-namespace penstock {
+namespace penstock::files {
 
 inline constexpr int kGgufRankMax = 4;  // sizes of a tensor, as the format's own implementation
 // The specification says 64; some writers go beyond.
@@ -55,4 +55,4 @@ struct GgufModel {
   std::vector<TensorRecord> tensors;  // in the order of the files and of the bytes in each
 };
 
-}  // namespace penstock
+}  // namespace penstock::files

@@ -6,7 +6,7 @@
 
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -57,4 +57,4 @@ Expected<std::string> FindGguf(const std::string& path,
                                  "model");
 }
 
-}  // namespace penstock
+}  // namespace penstock::files

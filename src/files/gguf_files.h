@@ -6,7 +6,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::files {
 
 // What weights of a folder are called that has no GGUF model.
 inline constexpr std::initializer_list<const char*> kSafetensorsFiles = {
@@ -19,4 +19,4 @@ inline constexpr std::initializer_list<const char*> kSafetensorsFiles = {
 Expected<std::string> FindGguf(const std::string& path,
                                std::initializer_list<const char*> instead = kSafetensorsFiles);
 
-}  // namespace penstock
+}  // namespace penstock::files

@@ -6,7 +6,7 @@
 
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::files {
 namespace {
 
 constexpr size_t kStringBytesMin = 8;   // its length
@@ -364,4 +364,4 @@ Expected<GgufNumbers<bool>> GgufMetadata::GetBools(std::string_view key) const {
   return Named(key, array.Bools());
 }
 
-}  // namespace penstock
+}  // namespace penstock::files

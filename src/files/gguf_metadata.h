@@ -17,7 +17,7 @@
 #include "common/status.h"
 #include "files/byte_reader.h"
 
-namespace penstock {
+namespace penstock::files {
 
 // Types of values, with the numbers that they have in files.
 enum class GgufType : uint32_t {
@@ -174,4 +174,4 @@ class GgufMetadata {
 // of it. `depth`: how many arrays it lies in.
 Status ReadGgufArray(int depth, ByteReader* reader, GgufArray* array);
 
-}  // namespace penstock
+}  // namespace penstock::files

@@ -6,7 +6,7 @@
 #include "common/seeded_hash.h"
 #include "files/gguf.h"
 
-namespace penstock {
+namespace penstock::files {
 namespace {
 
 // What a file says of itself in the keys split.*; a model in one file has none.
@@ -133,4 +133,4 @@ Expected<GgufModel> GgufModel::Open(const std::string& path) {
   return model;
 }
 
-}  // namespace penstock
+}  // namespace penstock::files

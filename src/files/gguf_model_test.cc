@@ -15,7 +15,7 @@
 #include "files/gguf_test_util.h"
 #include "files/tensor_store.h"
 
-namespace penstock {
+namespace penstock::files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -47,12 +47,13 @@ void ExpectSameBits(const std::vector<float>& got, const std::vector<float>& wan
 TEST(GgufGolden, EveryTypeHasTheValuesOfTheReference) {
   const auto store = TensorStore::OpenGguf((kGoldens / "types.gguf").string());
   ASSERT_TRUE(store.ok()) << store.status().ToString();
-  const DType types[] = {DType::kF32,  DType::kF16,  DType::kBf16, DType::kQ8_0,
-                         DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                         DType::kQ4K,  DType::kQ5K,  DType::kQ6K};
+  const numbers::DType types[] = {
+      numbers::DType::kF32,  numbers::DType::kF16,  numbers::DType::kBf16, numbers::DType::kQ8_0,
+      numbers::DType::kQ4_0, numbers::DType::kQ4_1, numbers::DType::kQ5_0, numbers::DType::kQ5_1,
+      numbers::DType::kQ4K,  numbers::DType::kQ5K,  numbers::DType::kQ6K};
   ASSERT_EQ((*store)->tensors().size(), 2 * std::size(types));
-  for (const DType type : types) {
-    const std::string name = DTypeName(type);
+  for (const numbers::DType type : types) {
+    const std::string name = numbers::DTypeName(type);
     const TensorRecord* codes = (*store)->Find(name + ".codes");
     const TensorRecord* values = (*store)->Find(name + ".values");
     ASSERT_TRUE(codes != nullptr && values != nullptr) << name;
@@ -71,8 +72,8 @@ TEST(GgufGolden, EveryTypeHasTheValuesOfTheReference) {
     std::copy(codes->data.begin(), codes->data.end(), moved.begin() + 1);
     std::vector<float> by_rows(want.size());
     for (size_t r = 0; r < static_cast<size_t>(codes->shape[0]); ++r) {
-      ConvertToF32(type, moved.data() + 1 + r * StoredBytes(type, columns), columns,
-                   by_rows.data() + r * columns);
+      numbers::ConvertToF32(type, moved.data() + 1 + r * numbers::StoredBytes(type, columns),
+                            columns, by_rows.data() + r * columns);
     }
     ExpectSameBits(by_rows, want, name + " by rows");
   }
@@ -286,13 +287,13 @@ TEST_F(GgufTestData, FilesOfOthersOpen) {
 TEST_F(GgufTestData, BlocksThatOthersQuantised) {
   const struct {
     const char* file;
-    DType type;
+    numbers::DType type;
     double error_max;  // root of the mean square; the numbers are even in [-1, 1]
   } cases[] = {
-      {"q8_0_64", DType::kQ8_0, 0.0025}, {"q4_0_64", DType::kQ4_0, 0.045},
-      {"q4_1_64", DType::kQ4_1, 0.04},   {"q5_0_64", DType::kQ5_0, 0.02},
-      {"q5_1_64", DType::kQ5_1, 0.02},   {"q4_k_512", DType::kQ4K, 0.04},
-      {"q5_k_512", DType::kQ5K, 0.02},   {"q6_k_512", DType::kQ6K, 0.01},
+      {"q8_0_64", numbers::DType::kQ8_0, 0.0025}, {"q4_0_64", numbers::DType::kQ4_0, 0.045},
+      {"q4_1_64", numbers::DType::kQ4_1, 0.04},   {"q5_0_64", numbers::DType::kQ5_0, 0.02},
+      {"q5_1_64", numbers::DType::kQ5_1, 0.02},   {"q4_k_512", numbers::DType::kQ4K, 0.04},
+      {"q5_k_512", numbers::DType::kQ5K, 0.02},   {"q6_k_512", numbers::DType::kQ6K, 0.01},
   };
   const fs::path folder = root_ / "robertelee78__hf2q/ggml_quants";
   if (!fs::exists(folder)) GTEST_SKIP() << "NO TEST DATA at " << folder;
@@ -301,10 +302,10 @@ TEST_F(GgufTestData, BlocksThatOthersQuantised) {
       const std::string input = Read(folder / (std::string(c.file) + variant + "_input.bin"));
       const std::string blocks = Read(folder / (std::string(c.file) + variant + "_expected.bin"));
       const size_t count = input.size() / sizeof(float);
-      ASSERT_EQ(blocks.size(), StoredBytes(c.type, count)) << c.file;
+      ASSERT_EQ(blocks.size(), numbers::StoredBytes(c.type, count)) << c.file;
       std::vector<float> want(count), got(count);
       std::memcpy(want.data(), input.data(), input.size());
-      ConvertToF32(c.type, BytesOf(blocks).data(), count, got.data());
+      numbers::ConvertToF32(c.type, BytesOf(blocks).data(), count, got.data());
       double squares = 0;
       for (size_t i = 0; i < count; ++i) squares += std::pow(got[i] - want[i], 2);
       const double error = std::sqrt(squares / static_cast<double>(count));
@@ -334,8 +335,8 @@ TEST_F(GgufTestData, KTypesHaveTheValuesOfOthers) {
   const JsonObject values = *reference->Object()->GetObject("dequant");
   int compared = 0;
   for (const TensorRecord& tensor : file->tensors) {
-    if (!IsBlockType(tensor.dtype)) continue;
-    const std::string type = DTypeName(tensor.dtype);
+    if (!numbers::IsBlockType(tensor.dtype)) continue;
+    const std::string type = numbers::DTypeName(tensor.dtype);
     std::vector<float> want;
     const JsonArray numbers = *values.GetArray(type);
     for (const JsonElement number : numbers) {
@@ -350,4 +351,4 @@ TEST_F(GgufTestData, KTypesHaveTheValuesOfOthers) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::files

@@ -7,7 +7,7 @@
 
 #include "files/gguf_test_util.h"
 
-namespace penstock {
+namespace penstock::files {
 namespace {
 
 using testing::ElementsAre;
@@ -53,7 +53,7 @@ TEST(Gguf, ReadsMetadataAndTensors) {
     ASSERT_EQ(file->tensors.size(), 2u);
     EXPECT_EQ(file->tensors[0].name, "a");  // in the order of the bytes
     EXPECT_THAT(file->tensors[0].shape, ElementsAre(3));
-    EXPECT_EQ(file->tensors[1].dtype, DType::kQ4_0);
+    EXPECT_EQ(file->tensors[1].dtype, numbers::DType::kQ4_0);
     EXPECT_THAT(file->tensors[1].shape, ElementsAre(2, 32));  // the slowest first
     EXPECT_EQ(file->tensors[1].data.size(), 36u);
     EXPECT_EQ(reinterpret_cast<const char*>(file->tensors[1].data.data()),
@@ -295,4 +295,4 @@ TEST(Gguf, ViewsOfChangedBytesStayInside) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::files

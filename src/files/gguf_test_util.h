@@ -11,7 +11,7 @@
 
 #include "files/gguf.h"
 
-namespace penstock {
+namespace penstock::files {
 
 template <typename T>
 std::string Raw(T number) {
@@ -91,4 +91,4 @@ inline uint64_t ReadEverything(const GgufFile& file) {
   return sum;
 }
 
-}  // namespace penstock
+}  // namespace penstock::files

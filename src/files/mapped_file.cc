@@ -13,7 +13,7 @@
 #include <mutex>
 #include <utility>
 
-namespace penstock {
+namespace penstock::files {
 
 // The state that the signal handler may read. A place is taken by setting `taken`; `begin` is set
 // last and cleared first, so a place with a `begin` is complete.
@@ -155,4 +155,4 @@ MappedFile::~MappedFile() {
   ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-}  // namespace penstock
+}  // namespace penstock::files

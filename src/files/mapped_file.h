@@ -15,7 +15,7 @@
 #include "common/regular_file.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::files {
 
 class MappedFile {
  public:
@@ -50,4 +50,4 @@ class MappedFile {
   std::string path_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::files

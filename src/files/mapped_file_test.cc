@@ -17,7 +17,7 @@
 #include "common/temp_folder_test_util.h"
 #include "files/tensor_store.h"
 
-namespace penstock {
+namespace penstock::files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -146,4 +146,4 @@ TEST_F(MappedFileTest, AsManyAsTheLimitSays) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::files

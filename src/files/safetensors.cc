@@ -7,7 +7,7 @@
 #include "common/printable.h"
 #include "common/seeded_hash.h"
 
-namespace penstock {
+namespace penstock::files {
 namespace {
 
 constexpr size_t kLengthBytes = 8;
@@ -32,7 +32,7 @@ struct HeaderEntry {
 // The shape, and the number of bytes it asks for.
 Expected<uint64_t> ReadShape(const JsonObject& object, TensorRecord* record) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonArray shape, object.GetArray("shape", kRankMax));
-  uint64_t bytes = DTypeBytes(record->dtype);
+  uint64_t bytes = numbers::DTypeBytes(record->dtype);
   int64_t elements = 1;  // but for sizes of 0: those before or behind one may not overflow either
   for (const JsonElement item : shape) {
     int64_t size = 0;
@@ -51,7 +51,7 @@ Expected<uint64_t> ReadShape(const JsonObject& object, TensorRecord* record) {
 Expected<HeaderEntry> ReadTensor(const JsonObject& object, uint64_t data_bytes) {
   HeaderEntry tensor;
   PENSTOCK_ASSIGN_OR_RETURN(const std::string dtype, object.GetString("dtype"));
-  const auto known = DTypeOfSafetensors(dtype);
+  const auto known = numbers::DTypeOfSafetensors(dtype);
   if (!known) return Status::Unsupported("dtype " + Shown(dtype) + " is not supported", "dtype");
   tensor.record.dtype = *known;
   PENSTOCK_ASSIGN_OR_RETURN(const uint64_t bytes, ReadShape(object, &tensor.record));
@@ -192,4 +192,4 @@ Expected<std::map<std::string, std::string>> ReadSafetensorsIndex(const std::str
   return weight_map;
 }
 
-}  // namespace penstock
+}  // namespace penstock::files

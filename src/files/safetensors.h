@@ -12,7 +12,7 @@
 #include "common/status.h"
 #include "files/tensor_record.h"
 
-namespace penstock {
+namespace penstock::files {
 
 inline constexpr size_t kSafetensorsHeaderBytesMax = 100 << 20;  // as the reference implementation
 
@@ -23,4 +23,4 @@ Expected<std::vector<TensorRecord>> ParseSafetensors(std::span<const std::byte> 
 // path.
 Expected<std::map<std::string, std::string>> ReadSafetensorsIndex(const std::string& path);
 
-}  // namespace penstock
+}  // namespace penstock::files

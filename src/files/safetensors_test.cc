@@ -13,7 +13,7 @@
 #include "common/temp_folder_test_util.h"
 #include "files/tensor_store.h"
 
-namespace penstock {
+namespace penstock::files {
 namespace {
 
 namespace fs = std::filesystem;
@@ -203,7 +203,7 @@ TEST_F(SafetensorsTest, MutatedHeadersNeverCrashOrReachOutside) {
     ++opened;
     for (const TensorRecord& tensor : (*store)->tensors()) {
       ASSERT_EQ(tensor.data.size(),
-                static_cast<size_t>(tensor.elements()) * DTypeBytes(tensor.dtype));
+                static_cast<size_t>(tensor.elements()) * numbers::DTypeBytes(tensor.dtype));
       unsigned sum = 0;
       for (const std::byte byte : tensor.data) sum += std::to_integer<unsigned>(byte);
       ASSERT_LE(sum, 255u * bad.size());
@@ -305,4 +305,4 @@ TEST_F(SafetensorsTest, NamesOfOneHashTakeNoLonger) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::files

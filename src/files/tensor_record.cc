@@ -2,7 +2,7 @@
 
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::files {
 
 int64_t TensorRecord::elements() const {
   int64_t count = 1;
@@ -11,16 +11,16 @@ int64_t TensorRecord::elements() const {
 }
 
 Status TensorRecord::CheckConvertible() const {
-  if (ConvertsToF32(dtype)) return Status::Ok();
-  return Status::Unsupported("tensor '" + Shown(name) + "' is " + DTypeName(dtype) +
+  if (numbers::ConvertsToF32(dtype)) return Status::Ok();
+  return Status::Unsupported("tensor '" + Shown(name) + "' is " + numbers::DTypeName(dtype) +
                              "; weights must be F32, F16, BF16, F64 or a block type of GGUF");
 }
 
 Status TensorRecord::CopyToF32(std::span<float> out) const {
   PENSTOCK_CHECK(out.size() == static_cast<size_t>(elements()));
   PENSTOCK_RETURN_IF_ERROR(CheckConvertible());
-  ConvertToF32(dtype, data.data(), out.size(), out.data());
+  numbers::ConvertToF32(dtype, data.data(), out.size(), out.data());
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::files

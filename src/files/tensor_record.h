@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "numbers/dtype.h"
 
-namespace penstock {
+namespace penstock::files {
 
 // Of a model, in all its files. Large ones have some ten thousand; this bounds a broken header.
 inline constexpr size_t kTensorsMax = 1 << 20;
@@ -19,7 +19,7 @@ inline constexpr size_t kTensorsMax = 1 << 20;
 // block type each row, which is the last size of the shape, is whole blocks.
 struct TensorRecord {
   std::string name;
-  DType dtype = DType::kF32;
+  numbers::DType dtype = numbers::DType::kF32;
   std::vector<int64_t> shape;
   std::span<const std::byte> data;
 
@@ -30,4 +30,4 @@ struct TensorRecord {
   Status CopyToF32(std::span<float> out) const;
 };
 
-}  // namespace penstock
+}  // namespace penstock::files

@@ -8,7 +8,7 @@
 #include "files/gguf.h"
 #include "files/safetensors.h"
 
-namespace penstock {
+namespace penstock::files {
 
 Status TensorStore::AddSafetensors(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
@@ -103,4 +103,4 @@ const TensorRecord* TensorStore::Find(std::string_view name) const {
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
 
-}  // namespace penstock
+}  // namespace penstock::files

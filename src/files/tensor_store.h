@@ -16,7 +16,7 @@
 #include "files/mapped_file.h"
 #include "files/tensor_record.h"
 
-namespace penstock {
+namespace penstock::files {
 
 struct GgufModel;  // files/gguf.h
 
@@ -60,4 +60,4 @@ class TensorStore {
   uint64_t bytes_total_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::files

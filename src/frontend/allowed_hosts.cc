@@ -11,7 +11,7 @@
 
 #include "http/header_checks.h"
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 bool IsLoopback(const in6_addr& address) {
@@ -39,8 +39,8 @@ HostKind KindOf(std::string_view host) {
 // An IPv6 address may stand without brackets, as in --host.
 std::optional<std::string> HostOfFlag(const std::string& name) {
   in6_addr v6{};
-  if (inet_pton(AF_INET6, name.c_str(), &v6) == 1) return HostOf("[" + name + "]");
-  return HostOf(name);
+  if (inet_pton(AF_INET6, name.c_str(), &v6) == 1) return http::HostOf("[" + name + "]");
+  return http::HostOf(name);
 }
 
 }  // namespace
@@ -113,4 +113,4 @@ bool AllowedHosts::Allows(std::string_view host) const {
          });
 }
 
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -9,7 +9,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
 // Whether the first address of `host`, a name or an address to listen on, is this machine's own.
 bool IsLoopback(const std::string& host);
@@ -36,4 +36,4 @@ class AllowedHosts {
   std::vector<std::string> suffixes_;  // ".example.org"
 };
 
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 TEST(AllowedHosts, LoopbackAddressesAndNames) {
@@ -56,4 +56,4 @@ TEST(AllowedHosts, NamesThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::frontend

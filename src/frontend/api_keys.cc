@@ -11,7 +11,7 @@
 #include <charconv>
 #include <cstring>
 
-namespace penstock {
+namespace penstock::frontend {
 
 namespace {
 
@@ -163,7 +163,7 @@ size_t ApiKeys::Find(const KeyDigest& digest) const {
   return found;
 }
 
-std::string_view ApiKeys::KeyOf(const HttpRequest& request) {
+std::string_view ApiKeys::KeyOf(const http::HttpRequest& request) {
   std::string_view authorization = request.Header("authorization");
   constexpr std::string_view kBearer = "bearer ";
   if (authorization.size() > kBearer.size()) {
@@ -182,4 +182,4 @@ std::string_view ApiKeys::KeyOf(const HttpRequest& request) {
   return key.empty() ? request.Header("api-key") : key;
 }
 
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "http/message.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
 inline constexpr size_t kApiKeyBytesMax = 4096;
 inline constexpr size_t kApiKeyFileBytesMax = 1 << 20;
@@ -66,7 +66,7 @@ class ApiKeys {
   uint32_t weight(size_t number) const { return weights_[number - 1]; }
 
   // Takes the key of "Authorization: Bearer", "X-API-Key" or "api-key"; "" = none was sent.
-  static std::string_view KeyOf(const HttpRequest& request);
+  static std::string_view KeyOf(const http::HttpRequest& request);
 
  private:
   std::vector<KeyDigest> digests_;
@@ -74,4 +74,4 @@ class ApiKeys {
   std::vector<std::string> owner_names_;  // one a key
 };
 
-}  // namespace penstock
+}  // namespace penstock::frontend

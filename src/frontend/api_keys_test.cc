@@ -8,7 +8,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 TEST(ApiKeys, AnyOfThemAndNothingElse) {
@@ -104,7 +104,7 @@ TEST_F(KeyFile, WhatIsNoKeyFileIsRefusedByName) {
 
 TEST(ApiKeys, WhereTheKeyIsLookedFor) {
   const auto key_of = [](const char* name, const char* value) {
-    HttpRequest request;
+    http::HttpRequest request;
     request.headers = {{name, value}};
     return std::string(ApiKeys::KeyOf(request));
   };
@@ -117,4 +117,4 @@ TEST(ApiKeys, WhereTheKeyIsLookedFor) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -2,10 +2,10 @@
 
 #include "common/log.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
-bool FinishedLog::Wants(const HttpRequest& request, const RouteInfo* route, Clock::time_point now,
-                        bool broken) const {
+bool FinishedLog::Wants(const http::HttpRequest& request, const RouteInfo* route,
+                        Clock::time_point now, bool broken) const {
   return access_log_ || LogEnabled(broken ? LogLevel::kError : LogLevel::kDebug) ||
          IsSlow(request, route, now);
 }
@@ -36,4 +36,4 @@ void FinishedLog::Write(const RequestRecord& record, bool broken) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::frontend

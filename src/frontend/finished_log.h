@@ -9,7 +9,7 @@
 #include "frontend/route_info.h"
 #include "frontend/slow_log.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
 class FinishedLog {
  public:
@@ -23,12 +23,13 @@ class FinishedLog {
   void Write(const RequestRecord& record, bool broken);
   // Whether Write has anything to say: what it costs to fill a record can be saved.
   // `route`: null: none matched.
-  bool Wants(const HttpRequest& request, const RouteInfo* route, Clock::time_point now,
+  bool Wants(const http::HttpRequest& request, const RouteInfo* route, Clock::time_point now,
              bool broken) const;
 
  private:
   // What has no end of its own is not slow.
-  bool IsSlow(const HttpRequest& request, const RouteInfo* route, Clock::time_point now) const {
+  bool IsSlow(const http::HttpRequest& request, const RouteInfo* route,
+              Clock::time_point now) const {
     return (route == nullptr || !route->endless) && slow_log_->IsSlow(request, now);
   }
 
@@ -36,4 +37,4 @@ class FinishedLog {
   const std::shared_ptr<SlowLog> slow_log_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::frontend

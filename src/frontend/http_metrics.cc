@@ -6,7 +6,7 @@
 #include "common/name_table.h"
 #include "frontend/route_info.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
 const char* FailureKind(int status) {
   static constexpr NumberName kKinds[] = {
@@ -21,26 +21,28 @@ const char* FailureKind(int status) {
   return NameOfNumber(kKinds, status, "other");
 }
 
-HttpMetrics::Series HttpMetrics::AddSeries(Metrics* metrics, const char* path, const char* method) {
+HttpMetrics::Series HttpMetrics::AddSeries(metrics::Metrics* metrics, const char* path,
+                                           const char* method) {
   const std::string route = "route=\"" + std::string(path) + "\"";
   Series series;
   for (size_t i = 0; i < kCodes.size(); ++i) {
     const std::string code = kCodes[i] == 0 ? "other" : std::to_string(kCodes[i]);
-    series.by_code[i] = &metrics->AddCounter(
-        "penstock_http_requests_total",
-        "Requests answered; code 499: the client left before it was answered",
-        route + ",method=\"" + method + "\",code=\"" + code + "\"", Metrics::Shown::kOnceUsed);
+    series.by_code[i] =
+        &metrics->AddCounter("penstock_http_requests_total",
+                             "Requests answered; code 499: the client left before it was answered",
+                             route + ",method=\"" + method + "\",code=\"" + code + "\"",
+                             metrics::Metrics::Shown::kOnceUsed);
   }
   // Around what an embedding takes on a CPU: 1 ms to a minute.
   series.seconds = &metrics->AddHistogram(
       "penstock_http_request_duration_seconds",
       "From the first byte of a request to the last byte of its answer",
       {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
-      route + ",method=\"" + method + "\"", Metrics::Shown::kOnceUsed);
+      route + ",method=\"" + method + "\"", metrics::Metrics::Shown::kOnceUsed);
   return series;
 }
 
-HttpMetrics::HttpMetrics(Metrics* metrics, const std::vector<RouteInfo>& routes) {
+HttpMetrics::HttpMetrics(metrics::Metrics* metrics, const std::vector<RouteInfo>& routes) {
   for (const RouteInfo& route : routes) {
     series_.push_back(AddSeries(metrics, route.path, route.method));
   }
@@ -65,7 +67,7 @@ HttpMetrics::HttpMetrics(Metrics* metrics, const std::vector<RouteInfo>& routes)
                                      "Bytes written to clients, before TLS");
 }
 
-Counter& HttpMetrics::keys_refused(std::string_view reason) {
+metrics::Counter& HttpMetrics::keys_refused(std::string_view reason) {
   const auto at = std::find(kKeyReasons.begin(), kKeyReasons.end() - 1, reason);
   return *keys_refused_[static_cast<size_t>(at - kKeyReasons.begin())];
 }
@@ -111,4 +113,4 @@ HttpMetrics::FailureTotals HttpMetrics::TotalFailures() const {
   return totals;
 }
 
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -12,7 +12,7 @@
 
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
 struct RouteInfo;
 
@@ -22,7 +22,7 @@ const char* FailureKind(int status);
 
 class HttpMetrics {
  public:
-  HttpMetrics(Metrics* metrics, const std::vector<RouteInfo>& routes);
+  HttpMetrics(metrics::Metrics* metrics, const std::vector<RouteInfo>& routes);
 
   // `route` indexes the table; -1 = none matched.
   void CountRequest(int32_t route, int status, double seconds);
@@ -42,14 +42,14 @@ class HttpMetrics {
   };
   FailureTotals TotalFailures() const;
 
-  Gauge& connections() { return *connections_; }
-  Counter& connections_refused() { return *connections_refused_; }
-  Gauge& streams() { return *streams_; }
-  Counter& streams_dropped() { return *streams_dropped_; }
+  metrics::Gauge& connections() { return *connections_; }
+  metrics::Counter& connections_refused() { return *connections_refused_; }
+  metrics::Gauge& streams() { return *streams_; }
+  metrics::Counter& streams_dropped() { return *streams_dropped_; }
   // `reason`: "missing", "unknown" or "not_admin".
-  Counter& keys_refused(std::string_view reason);
-  Counter& received_bytes() { return *received_bytes_; }
-  Counter& sent_bytes() { return *sent_bytes_; }
+  metrics::Counter& keys_refused(std::string_view reason);
+  metrics::Counter& received_bytes() { return *received_bytes_; }
+  metrics::Counter& sent_bytes() { return *sent_bytes_; }
 
  private:
   // The last stands for every other code.
@@ -59,19 +59,19 @@ class HttpMetrics {
   static constexpr std::array<std::string_view, 3> kKeyReasons = {"missing", "unknown",
                                                                   "not_admin"};
   struct Series {
-    std::array<Counter*, kCodes.size()> by_code{};
-    Histogram* seconds = nullptr;
+    std::array<metrics::Counter*, kCodes.size()> by_code{};
+    metrics::Histogram* seconds = nullptr;
   };
-  Series AddSeries(Metrics* metrics, const char* path, const char* method);
+  Series AddSeries(metrics::Metrics* metrics, const char* path, const char* method);
 
   std::vector<Series> series_;  // [routes + 1]
-  Gauge* connections_;
-  Counter* connections_refused_;
-  Gauge* streams_;
-  Counter* streams_dropped_;
-  std::array<Counter*, kKeyReasons.size()> keys_refused_{};
-  Counter* received_bytes_;
-  Counter* sent_bytes_;
+  metrics::Gauge* connections_;
+  metrics::Counter* connections_refused_;
+  metrics::Gauge* streams_;
+  metrics::Counter* streams_dropped_;
+  std::array<metrics::Counter*, kKeyReasons.size()> keys_refused_{};
+  metrics::Counter* received_bytes_;
+  metrics::Counter* sent_bytes_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -7,11 +7,11 @@
 
 #include "frontend/route_info.h"
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 TEST(HttpMetrics, FailuresAreToldByRouteAndSummedByWhoCausedThem) {
-  Metrics metrics;
+  metrics::Metrics metrics;
   HttpMetrics http(&metrics, {{"GET", "/a"}, {"POST", "/b"}});
   EXPECT_TRUE(http.FailuresByRoute().empty());
   for (const int status : {200, 204, 304, 308}) http.CountRequest(0, status, 0.1);
@@ -34,7 +34,7 @@ TEST(HttpMetrics, FailuresAreToldByRouteAndSummedByWhoCausedThem) {
 }
 
 TEST(HttpMetrics, FailuresByKindAreTheSumsOfThoseByRoute) {
-  Metrics metrics;
+  metrics::Metrics metrics;
   HttpMetrics http(&metrics, {{"GET", "/a"}, {"POST", "/b"}});
   EXPECT_TRUE(http.FailuresByKind().empty());
   for (const int status : {200, 400, 424, 503, 418}) http.CountRequest(0, status, 0.1);
@@ -58,4 +58,4 @@ TEST(HttpMetrics, FailuresByKindAreTheSumsOfThoseByRoute) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::frontend

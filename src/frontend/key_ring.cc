@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 Status AddKeys(const std::vector<std::string>& keys, const char* flag, const char* field,
@@ -50,7 +50,7 @@ KeyRights KeySets::RightsOf(std::string_view key) const {
   return rights;
 }
 
-Expected<std::shared_ptr<KeyRing>> KeyRing::Make(const ServerOptions& options) {
+Expected<std::shared_ptr<KeyRing>> KeyRing::Make(const http::ServerOptions& options) {
   std::shared_ptr<KeyRing> ring(new KeyRing);
   PENSTOCK_RETURN_IF_ERROR(
       AddKeys(options.api_keys, "--api-key", "api_keys", &ring->of_flags_.users));
@@ -80,4 +80,4 @@ std::shared_ptr<const KeySets> KeyRing::Get() const {
   return sets_;
 }
 
-}  // namespace penstock
+}  // namespace penstock::frontend

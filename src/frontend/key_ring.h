@@ -11,7 +11,7 @@
 #include "frontend/api_keys.h"
 #include "http/server_options.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
 // The rights of a key.
 struct KeyRights {
@@ -39,7 +39,7 @@ struct KeySets {
 class KeyRing {
  public:
   // Reads flags and files. kInvalidArgument names the flag's field and the fault.
-  static Expected<std::shared_ptr<KeyRing>> Make(const ServerOptions& options);
+  static Expected<std::shared_ptr<KeyRing>> Make(const http::ServerOptions& options);
 
   // Rereads the files; if one fails, all keys stay as they were.
   Status Reload();
@@ -57,4 +57,4 @@ class KeyRing {
   std::shared_ptr<const KeySets> sets_;  // guarded by mutex_
 };
 
-}  // namespace penstock
+}  // namespace penstock::frontend

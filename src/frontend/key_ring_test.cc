@@ -9,7 +9,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 class KeyRingTest : public testing::Test {
@@ -20,7 +20,7 @@ class KeyRingTest : public testing::Test {
 };
 
 TEST_F(KeyRingTest, RightsOfAKey) {
-  ServerOptions options;
+  http::ServerOptions options;
   options.api_keys = {"user", "both"};
   options.bulk_api_keys = {"bulk"};
   options.admin_api_keys = {"admin", "both"};
@@ -48,7 +48,7 @@ TEST_F(KeyRingTest, RightsOfAKey) {
 
 TEST_F(KeyRingTest, WeightsAreThoseOfTheFiles) {
   Write("light\nheavy weight=5\nadmin weight=9\n");
-  ServerOptions options;
+  http::ServerOptions options;
   options.api_keys = {"flag"};
   options.bulk_api_key_files = {path_};
   options.admin_api_keys = {"admin", "other"};
@@ -68,23 +68,24 @@ TEST_F(KeyRingTest, WeightsAreThoseOfTheFiles) {
 
 TEST_F(KeyRingTest, BadKeysAndFilesAreNamed) {
   const auto field_of = [](auto change) {
-    ServerOptions options;
+    http::ServerOptions options;
     change(&options);
     return KeyRing::Make(options).status().field();
   };
-  EXPECT_EQ(field_of([](ServerOptions* o) { o->api_keys = {"a", ""}; }), "api_keys");
-  EXPECT_EQ(field_of([](ServerOptions* o) { o->bulk_api_keys = {"a\n"}; }), "bulk_api_keys");
-  EXPECT_EQ(field_of([](ServerOptions* o) { o->admin_api_keys = {" "}; }), "admin_api_keys");
-  EXPECT_EQ(field_of([](ServerOptions* o) { o->api_key_files = {"/none"}; }), "api_key_files");
-  EXPECT_EQ(field_of([](ServerOptions* o) { o->bulk_api_key_files = {"/none"}; }),
+  EXPECT_EQ(field_of([](http::ServerOptions* o) { o->api_keys = {"a", ""}; }), "api_keys");
+  EXPECT_EQ(field_of([](http::ServerOptions* o) { o->bulk_api_keys = {"a\n"}; }), "bulk_api_keys");
+  EXPECT_EQ(field_of([](http::ServerOptions* o) { o->admin_api_keys = {" "}; }), "admin_api_keys");
+  EXPECT_EQ(field_of([](http::ServerOptions* o) { o->api_key_files = {"/none"}; }),
+            "api_key_files");
+  EXPECT_EQ(field_of([](http::ServerOptions* o) { o->bulk_api_key_files = {"/none"}; }),
             "bulk_api_key_files");
-  EXPECT_EQ(field_of([](ServerOptions* o) { o->admin_api_key_files = {"/none"}; }),
+  EXPECT_EQ(field_of([](http::ServerOptions* o) { o->admin_api_key_files = {"/none"}; }),
             "admin_api_key_files");
 }
 
 TEST_F(KeyRingTest, AReloadThatFailsKeepsTheKeys) {
   Write("old\n");
-  ServerOptions options;
+  http::ServerOptions options;
   options.api_keys = {"flag"};
   options.api_key_files = {path_};
   auto ring = KeyRing::Make(options);
@@ -106,7 +107,7 @@ TEST_F(KeyRingTest, AReloadThatFailsKeepsTheKeys) {
 
 TEST_F(KeyRingTest, ReadersDoNotMindAReload) {
   Write("stays\n");
-  ServerOptions options;
+  http::ServerOptions options;
   options.api_key_files = {path_};
   auto ring = KeyRing::Make(options);
   ASSERT_TRUE(ring.ok());
@@ -125,4 +126,4 @@ TEST_F(KeyRingTest, ReadersDoNotMindAReload) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::frontend

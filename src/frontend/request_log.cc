@@ -9,23 +9,23 @@
 #include "frontend/route_info.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 constexpr size_t kLoggedTargetBytesMax = 200;
 
-std::string_view Target(const HttpRequest& request) {
+std::string_view Target(const http::HttpRequest& request) {
   return std::string_view(request.target).substr(0, kLoggedTargetBytesMax);
 }
 
 // The trace of a request that reached a model, else null.
-const RequestTrace* ModelTrace(const HttpRequest& request) {
-  const RequestTrace* const trace = request.context.trace.get();
+const metrics::RequestTrace* ModelTrace(const http::HttpRequest& request) {
+  const metrics::RequestTrace* const trace = request.context.trace.get();
   return trace != nullptr && *trace->model() != '\0' ? trace : nullptr;
 }
 
-std::string ModelPhrase(const HttpRequest& request) {
-  const RequestTrace* const trace = ModelTrace(request);
+std::string ModelPhrase(const http::HttpRequest& request) {
+  const metrics::RequestTrace* const trace = ModelTrace(request);
   if (trace == nullptr) return "";
   return fmt::format(", model '{}', {} rows, {} tokens", trace->model(), trace->rows(),
                      trace->tokens());
@@ -49,7 +49,7 @@ std::string Logged(std::string_view text) {
 }  // namespace
 
 std::string AccessSentence(const RequestRecord& record) {
-  const HttpRequest& request = *record.request;
+  const http::HttpRequest& request = *record.request;
   return fmt::format("{} {} {} {:.1f} ms, {} bytes in, {} out{}{}, id {}, from {}", request.method,
                      Target(request), Outcome(record), record.ms(), request.body_bytes,
                      record.body_bytes, StreamPhrase(record), ModelPhrase(request), request.id,
@@ -57,18 +57,18 @@ std::string AccessSentence(const RequestRecord& record) {
 }
 
 std::string SlowSentence(const RequestRecord& record, int64_t left_out) {
-  const HttpRequest& request = *record.request;
+  const http::HttpRequest& request = *record.request;
   std::string line = fmt::format(
       "slow request: {:.1f} ms, {}, status {}{}{}", record.ms(),
       record.route == nullptr ? "no route"
                               : fmt::format("{} {}", record.route->method, record.route->path),
       Outcome(record), StreamPhrase(record), ModelPhrase(request));
-  if (const RequestTrace* const trace = request.context.trace.get()) {
+  if (const metrics::RequestTrace* const trace = request.context.trace.get()) {
     line += ';';
-    for (size_t s = 0; s < kStages; ++s) {
-      const auto stage = static_cast<Stage>(s);
-      line +=
-          fmt::format(" {} {:.3f}", StageName(stage), static_cast<double>(trace->ns(stage)) / 1e6);
+    for (size_t s = 0; s < metrics::kStages; ++s) {
+      const auto stage = static_cast<metrics::Stage>(s);
+      line += fmt::format(" {} {:.3f}", metrics::StageName(stage),
+                          static_cast<double>(trace->ns(stage)) / 1e6);
     }
     line += " ms";
   }
@@ -78,7 +78,7 @@ std::string SlowSentence(const RequestRecord& record, int64_t left_out) {
 }
 
 std::string RequestFields(const char* message, const RequestRecord& record, int64_t left_out) {
-  const HttpRequest& request = *record.request;
+  const http::HttpRequest& request = *record.request;
   std::string out;
   JsonWriter json(&out);
   json.Field("message", message).Field("method", Logged(request.method)).Key("route");
@@ -94,16 +94,16 @@ std::string RequestFields(const char* message, const RequestRecord& record, int6
   if (record.items >= 0) json.Field("rows_streamed", record.items);
   json.Field("class", request.context.priority == Priority::kBulk ? "bulk" : "interactive");
   if (request.key_number > 0) json.Field("key", request.key_number);
-  if (const RequestTrace* const trace = ModelTrace(request)) {
+  if (const metrics::RequestTrace* const trace = ModelTrace(request)) {
     json.Field("model", Logged(trace->model())).Field("rows", trace->rows());
     json.Field("tokens", trace->tokens());
   }
   json.Field("request_id", Logged(request.id)).Field("remote", Logged(request.remote));
-  if (const RequestTrace* const trace = request.context.trace.get()) {
+  if (const metrics::RequestTrace* const trace = request.context.trace.get()) {
     json.Key("stages").BeginObject();
-    for (size_t s = 0; s < kStages; ++s) {
-      const auto stage = static_cast<Stage>(s);
-      json.Field(StageName(stage), Rounded(static_cast<double>(trace->ns(stage)) / 1e6));
+    for (size_t s = 0; s < metrics::kStages; ++s) {
+      const auto stage = static_cast<metrics::Stage>(s);
+      json.Field(metrics::StageName(stage), Rounded(static_cast<double>(trace->ns(stage)) / 1e6));
     }
     json.EndObject();
   }
@@ -111,4 +111,4 @@ std::string RequestFields(const char* message, const RequestRecord& record, int6
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -8,12 +8,12 @@
 
 #include "http/message.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
 struct RouteInfo;
 
 struct RequestRecord {
-  const HttpRequest* request;
+  const http::HttpRequest* request;
   const RouteInfo* route = nullptr;  // null: none matched
   int status = 0;
   size_t body_bytes = 0;  // of the answer
@@ -47,4 +47,4 @@ std::string SlowSentence(const RequestRecord& record, int64_t left_out);
 //   left_out: where it is not 0
 std::string RequestFields(const char* message, const RequestRecord& record, int64_t left_out = 0);
 
-}  // namespace penstock
+}  // namespace penstock::frontend

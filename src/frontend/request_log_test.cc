@@ -6,7 +6,7 @@
 #include "frontend/route_info.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 using std::chrono::milliseconds;
@@ -14,8 +14,8 @@ using std::chrono::milliseconds;
 const Clock::time_point kBegin{std::chrono::hours(1)};
 const RouteInfo kEmbed = {"POST", "/embed"};
 
-HttpRequest Request() {
-  HttpRequest request;
+http::HttpRequest Request() {
+  http::HttpRequest request;
   request.method = "POST";
   request.target = "/embed?x=1";
   request.begin = kBegin;
@@ -25,26 +25,26 @@ HttpRequest Request() {
   return request;
 }
 
-HttpRequest TracedRequest() {
-  HttpRequest request = Request();
-  request.context.trace = std::make_shared<RequestTrace>(kBegin);
-  RequestTrace& trace = *request.context.trace;
+http::HttpRequest TracedRequest() {
+  http::HttpRequest request = Request();
+  request.context.trace = std::make_shared<metrics::RequestTrace>(kBegin);
+  metrics::RequestTrace& trace = *request.context.trace;
   trace.SetModel("m");
   trace.SetRows(3);
   trace.SetTokens(45);
-  trace.Enter(Stage::kParse, kBegin + milliseconds(1));
-  trace.Enter(Stage::kTokenize, kBegin + milliseconds(3));
-  trace.Enter(Stage::kQueue, kBegin + milliseconds(7));
+  trace.Enter(metrics::Stage::kParse, kBegin + milliseconds(1));
+  trace.Enter(metrics::Stage::kTokenize, kBegin + milliseconds(3));
+  trace.Enter(metrics::Stage::kQueue, kBegin + milliseconds(7));
   trace.Batched(kBegin + milliseconds(15), kBegin + milliseconds(16), kBegin + milliseconds(120),
                 true);
-  trace.Enter(Stage::kSerialise, kBegin + milliseconds(121));
-  trace.Enter(Stage::kSend, kBegin + milliseconds(123));
+  trace.Enter(metrics::Stage::kSerialise, kBegin + milliseconds(121));
+  trace.Enter(metrics::Stage::kSend, kBegin + milliseconds(123));
   trace.Finish(kBegin + milliseconds(126));
   return request;
 }
 
 TEST(RequestLog, ASlowRequestSaysEveryStage) {
-  const HttpRequest request = TracedRequest();
+  const http::HttpRequest request = TracedRequest();
   EXPECT_EQ(
       SlowSentence({&request, &kEmbed, 200, 90, kBegin + milliseconds(126)}, 45),
       "slow request: 126.0 ms, POST /embed, status 200, model 'm', 3 rows, 45 tokens; "
@@ -54,7 +54,7 @@ TEST(RequestLog, ASlowRequestSaysEveryStage) {
 }
 
 TEST(RequestLog, WithoutATraceTheRestIsSaid) {
-  const HttpRequest request = Request();
+  const http::HttpRequest request = Request();
   const RequestRecord record{&request, nullptr, 404, 90, kBegin + milliseconds(100)};
   EXPECT_EQ(SlowSentence(record, 0),
             "slow request: 100.0 ms, no route, status 404; id abc, from 127.0.0.1:9");
@@ -67,14 +67,14 @@ TEST(RequestLog, WithoutATraceTheRestIsSaid) {
 }
 
 TEST(RequestLog, SentenceWithTheModel) {
-  const HttpRequest request = TracedRequest();
+  const http::HttpRequest request = TracedRequest();
   EXPECT_EQ(AccessSentence({&request, &kEmbed, 200, 90, kBegin + milliseconds(126)}),
             "POST /embed?x=1 200 126.0 ms, 20 bytes in, 90 out, model 'm', 3 rows, 45 tokens, "
             "id abc, from 127.0.0.1:9");
 }
 
 TEST(RequestLog, Fields) {
-  HttpRequest request = TracedRequest();
+  http::HttpRequest request = TracedRequest();
   request.context.priority = Priority::kBulk;
   request.key_number = 2;
   EXPECT_EQ(
@@ -88,7 +88,7 @@ TEST(RequestLog, Fields) {
 }
 
 TEST(RequestLog, WhatTheClientChoseIsPrintable) {
-  HttpRequest request = Request();
+  http::HttpRequest request = Request();
   request.target = "/\x1b[2J\"\xe2\x80\xae\xff" + std::string(5000, 'x');
   const std::string line =
       "{" + RequestFields("request", {&request, nullptr, 404, 0, kBegin}) + "}";
@@ -99,4 +99,4 @@ TEST(RequestLog, WhatTheClientChoseIsPrintable) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::frontend

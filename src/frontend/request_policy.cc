@@ -11,7 +11,7 @@
 #include "common/seeded_hash.h"
 #include "http/accept.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
 bool IsPostRoute(std::string_view path, const std::vector<RouteInfo>& routes) {
   return std::any_of(routes.begin(), routes.end(), [&](const RouteInfo& route) {
@@ -22,7 +22,7 @@ bool IsPostRoute(std::string_view path, const std::vector<RouteInfo>& routes) {
 namespace {
 
 std::shared_ptr<const KeyRing> OrKeysOf(std::shared_ptr<const KeyRing> keys,
-                                        const ServerOptions& options) {
+                                        const http::ServerOptions& options) {
   if (keys != nullptr) return keys;
   auto made = KeyRing::Make(options);
   PENSTOCK_CHECK(made.ok());
@@ -31,7 +31,8 @@ std::shared_ptr<const KeyRing> OrKeysOf(std::shared_ptr<const KeyRing> keys,
 
 }  // namespace
 
-RequestPolicy::RequestPolicy(const ServerOptions& options, const std::vector<RouteInfo>& routes,
+RequestPolicy::RequestPolicy(const http::ServerOptions& options,
+                             const std::vector<RouteInfo>& routes,
                              std::shared_ptr<const KeyRing> keys)
     : timeout_max_(options.request_timeout),
       start_timeout_(options.stream_start_timeout),
@@ -48,7 +49,8 @@ RequestPolicy::RequestPolicy(const ServerOptions& options, const std::vector<Rou
   }
 }
 
-std::optional<RequestPolicy::Refusal> RequestPolicy::CheckHost(const HttpRequest& request) const {
+std::optional<RequestPolicy::Refusal> RequestPolicy::CheckHost(
+    const http::HttpRequest& request) const {
   if (hosts_.Allows(request.host)) return std::nullopt;
   return Refusal{403, Status(StatusCode::kUnauthenticated,
                              "the host '" + request.host.substr(0, 200) +
@@ -57,7 +59,7 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckHost(const HttpRequest
                                  " to serve it, or with --allowed-host '*' for any host")};
 }
 
-std::optional<RequestPolicy::Refusal> RequestPolicy::CheckKey(HttpRequest* request,
+std::optional<RequestPolicy::Refusal> RequestPolicy::CheckKey(http::HttpRequest* request,
                                                               const RouteInfo* route) const {
   if (route != nullptr &&
       (route->who == RouteFor::kEveryone || route->who == RouteFor::kVisitors)) {
@@ -75,7 +77,7 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckKey(HttpRequest* reque
   request->key_number = rights.number;
   request->context.client_weight = rights.weight;
   if (sets->Required()) {
-    request->context.cache_salt = CacheSaltOf(
+    request->context.cache_salt = cache::CacheSaltOf(
         cache_secret_, {reinterpret_cast<const char*>(rights.digest.data()), rights.digest.size()});
   }
   if (!rights.known) {
@@ -94,7 +96,8 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckKey(HttpRequest* reque
   return std::nullopt;
 }
 
-std::optional<RequestPolicy::Refusal> RequestPolicy::CheckOrigin(const HttpRequest& request) const {
+std::optional<RequestPolicy::Refusal> RequestPolicy::CheckOrigin(
+    const http::HttpRequest& request) const {
   const std::string_view method = request.method;
   if (method == "GET" || method == "HEAD" || method == "OPTIONS") return std::nullopt;
   const std::string_view site = request.Header("sec-fetch-site");
@@ -114,7 +117,7 @@ std::optional<RequestPolicy::Refusal> RequestPolicy::CheckOrigin(const HttpReque
                              "--cors-allow-origin lets the page in")};
 }
 
-Status RequestPolicy::Apply(HttpRequest* request) const {
+Status RequestPolicy::Apply(http::HttpRequest* request) const {
   PENSTOCK_RETURN_IF_ERROR(SetDeadline(request));
   if (const std::string_view keep = request->Header("x-penstock-keep-alive"); !keep.empty()) {
     const auto duration = ParseDuration(keep);
@@ -127,7 +130,7 @@ Status RequestPolicy::Apply(HttpRequest* request) const {
   return SetPriority(request);
 }
 
-Status RequestPolicy::SetDeadline(HttpRequest* request) const {
+Status RequestPolicy::SetDeadline(http::HttpRequest* request) const {
   int64_t timeout_ms = timeout_max_.count();
   if (const std::string_view text = request->Header("x-request-timeout-ms"); !text.empty()) {
     int64_t asked_ms = 0;
@@ -144,21 +147,21 @@ Status RequestPolicy::SetDeadline(HttpRequest* request) const {
     request->context.deadline = request->begin + std::chrono::milliseconds(timeout_ms);
   }
   const bool in_lines = request->route >= 0 && line_routes_[static_cast<size_t>(request->route)] &&
-                        WantsNdjson(request->Header("accept"));
+                        http::WantsNdjson(request->Header("accept"));
   if (in_lines && start_timeout_.count() > 0) {
     request->start_deadline = request->begin + start_timeout_;
   }
   return Status::Ok();
 }
 
-Status RequestPolicy::SetPriority(HttpRequest* request) const {
+Status RequestPolicy::SetPriority(http::HttpRequest* request) const {
   const std::string_view asked = request->Header("x-penstock-priority");
   if (!asked.empty() && asked != "interactive" && asked != "bulk") {
     return Status::InvalidArgument("X-Penstock-Priority must be interactive or bulk",
                                    "X-Penstock-Priority");
   }
   const std::string_view run = request->Header("x-penstock-bulk-id");
-  if (!run.empty() && !IsSaneRequestId(run)) {
+  if (!run.empty() && !http::IsSaneRequestId(run)) {
     return Status::InvalidArgument("X-Penstock-Bulk-Id is not the id of a bulk run",
                                    std::string(kBulkIdHeader));
   }
@@ -175,11 +178,11 @@ Status RequestPolicy::SetPriority(HttpRequest* request) const {
   return Status::Ok();
 }
 
-uint64_t RequestPolicy::ClientOf(const HttpRequest& request) const {
+uint64_t RequestPolicy::ClientOf(const http::HttpRequest& request) const {
   const SeededHash hash;
   if (keys_->Get()->Required()) return hash(ApiKeys::KeyOf(request));
   const std::string_view remote = request.remote;
   return hash(remote.substr(0, remote.rfind(':')));
 }
 
-}  // namespace penstock
+}  // namespace penstock::frontend

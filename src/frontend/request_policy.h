@@ -16,7 +16,7 @@
 #include "http/message.h"
 #include "http/server_options.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
 // Names the bulk run that a request belongs to.
 inline constexpr std::string_view kBulkIdHeader = "X-Penstock-Bulk-Id";
@@ -29,7 +29,7 @@ bool IsPostRoute(std::string_view path, const std::vector<RouteInfo>& routes);
 class RequestPolicy {
  public:
   // `keys` by default: those of the options' lists.
-  RequestPolicy(const ServerOptions& options, const std::vector<RouteInfo>& routes,
+  RequestPolicy(const http::ServerOptions& options, const std::vector<RouteInfo>& routes,
                 std::shared_ptr<const KeyRing> keys = nullptr);
 
   struct Refusal {
@@ -39,18 +39,18 @@ class RequestPolicy {
   };
 
   // 403 for a host that is not allowed (AllowedHosts). For all routes but those of kEveryone.
-  std::optional<Refusal> CheckHost(const HttpRequest& request) const;
+  std::optional<Refusal> CheckHost(const http::HttpRequest& request) const;
 
   // 401 without a known key, 403 for a route of administrators without one of their keys. `route`
   // null: no route has that path. Sets the request's key_number, its client's weight and salt of
   // caches, and whether it rules the models: with administrators' keys, only with one of these.
-  std::optional<Refusal> CheckKey(HttpRequest* request, const RouteInfo* route) const;
+  std::optional<Refusal> CheckKey(http::HttpRequest* request, const RouteInfo* route) const;
 
   // 403 for a page of another origin, on all methods but GET, HEAD and OPTIONS. A page of another
   // origin: Sec-Fetch-Site is there and neither same-origin nor none, or else Origin is there and
   // does not name the request's own host. Origins in cors_allow_origins are let in. Programs other
   // than browsers send neither header.
-  std::optional<Refusal> CheckOrigin(const HttpRequest& request) const;
+  std::optional<Refusal> CheckOrigin(const http::HttpRequest& request) const;
 
   // Sets the context's deadline, priority and for how long the model is kept
   // (X-Penstock-Keep-Alive). The request's headers and route are known.
@@ -59,13 +59,13 @@ class RequestPolicy {
   //   priority  bulk for a bulk key or a request of a bulk run, whatever is asked for; else
   //             X-Penstock-Priority; else bulk for a bulk route; else interactive
   // kInvalidArgument names the header and its allowed values.
-  Status Apply(HttpRequest* request) const;
+  Status Apply(http::HttpRequest* request) const;
 
  private:
   // Identifies the client: equal for the same key or, where no key is required, the same address.
-  uint64_t ClientOf(const HttpRequest& request) const;
-  Status SetDeadline(HttpRequest* request) const;
-  Status SetPriority(HttpRequest* request) const;
+  uint64_t ClientOf(const http::HttpRequest& request) const;
+  Status SetDeadline(http::HttpRequest* request) const;
+  Status SetPriority(http::HttpRequest* request) const;
 
   const std::chrono::milliseconds timeout_max_;    // 0 = none
   const std::chrono::milliseconds start_timeout_;  // 0 = none
@@ -78,4 +78,4 @@ class RequestPolicy {
   std::vector<bool> line_routes_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -2,7 +2,7 @@
 // are in routes/.
 #pragma once
 
-namespace penstock {
+namespace penstock::frontend {
 
 // Whose key a route asks for; see RequestPolicy::CheckKey.
 enum class RouteFor {
@@ -22,4 +22,4 @@ struct RouteInfo {
   bool endless = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::frontend

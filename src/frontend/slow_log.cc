@@ -5,7 +5,7 @@
 
 #include "frontend/route_info.h"
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 // A token of a text may take the limit divided by this.
@@ -13,20 +13,20 @@ constexpr int64_t kTokensPerLimit = 4;
 
 }  // namespace
 
-SlowLog::SlowLog(std::chrono::milliseconds limit, Metrics* metrics)
+SlowLog::SlowLog(std::chrono::milliseconds limit, metrics::Metrics* metrics)
     : limit_(limit),
       slow_(metrics->AddCounter("penstock_slow_requests_total",
                                 "Interactive requests that took longer than --slow-request-ms, of "
                                 "text to its first token or by its pace.")) {}
 
-bool SlowLog::IsSlow(const HttpRequest& request, Clock::time_point now) const {
+bool SlowLog::IsSlow(const http::HttpRequest& request, Clock::time_point now) const {
   if (limit_.count() == 0 || request.context.priority != Priority::kInteractive) return false;
   const std::chrono::nanoseconds whole = now - request.begin;
   if (whole < limit_) return false;
-  const RequestTrace* const trace = request.context.trace.get();
+  const metrics::RequestTrace* const trace = request.context.trace.get();
   const int64_t tokens = trace == nullptr ? 0 : trace->text_tokens();
   if (tokens == 0) return true;
-  const std::chrono::nanoseconds decode(trace->ns(Stage::kDecode));
+  const std::chrono::nanoseconds decode(trace->ns(metrics::Stage::kDecode));
   // The first token is there when decoding begins.
   const std::chrono::nanoseconds pace = decode / std::max<int64_t>(1, tokens - 1);
   return whole - decode >= limit_ || pace * kTokensPerLimit >= limit_;
@@ -50,12 +50,13 @@ void SlowLog::Keep(const RequestRecord& record) {
   slow.bytes_in = record.request->body_bytes;
   slow.bytes_out = record.body_bytes;
   slow.id = record.request->id;
-  if (const RequestTrace* const trace = record.request->context.trace.get()) {
+  if (const metrics::RequestTrace* const trace = record.request->context.trace.get()) {
     slow.model = trace->model();
     slow.rows = trace->rows();
     slow.tokens = trace->tokens();
     slow.timed = true;
-    for (size_t s = 0; s < kStages; ++s) slow.stage_ns[s] = trace->ns(static_cast<Stage>(s));
+    for (size_t s = 0; s < metrics::kStages; ++s)
+      slow.stage_ns[s] = trace->ns(static_cast<metrics::Stage>(s));
   }
   const std::lock_guard lock(mutex_);
   if (kept_.size() == kKeptMax) kept_.pop_front();
@@ -67,4 +68,4 @@ std::vector<SlowRequest> SlowLog::Kept() const {
   return {kept_.rbegin(), kept_.rend()};
 }
 
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -23,7 +23,7 @@
 #include "metrics/metrics.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
 // A request that was slow. Holds no text that a client sent, but for the id.
 struct SlowRequest {
@@ -40,7 +40,7 @@ struct SlowRequest {
   int64_t rows = 0;
   int64_t tokens = 0;
   bool timed = false;
-  std::array<int64_t, kStages> stage_ns{};
+  std::array<int64_t, metrics::kStages> stage_ns{};
 };
 
 class SlowLog {
@@ -49,10 +49,10 @@ class SlowLog {
   static constexpr size_t kKeptMax = 100;
 
   // `limit` 0: nothing is slow. `metrics` must outlive it.
-  SlowLog(std::chrono::milliseconds limit, Metrics* metrics);
+  SlowLog(std::chrono::milliseconds limit, metrics::Metrics* metrics);
 
   // Whether a request that ended at `now` was slow. Bulk work waits by design and never is.
-  bool IsSlow(const HttpRequest& request, Clock::time_point now) const;
+  bool IsSlow(const http::HttpRequest& request, Clock::time_point now) const;
   // Counts a slow request that ended at `now`. Returns the number left out since the last line if
   // this request gets a line, nothing if it is left out.
   std::optional<int64_t> Pass(Clock::time_point now);
@@ -65,10 +65,10 @@ class SlowLog {
 
  private:
   const std::chrono::milliseconds limit_;
-  Counter& slow_;
+  metrics::Counter& slow_;
   LogLimit lines_{kLinesPerSecondMax};
   mutable std::mutex mutex_;
   std::deque<SlowRequest> kept_;  // guarded by mutex_; oldest first
 };
 
-}  // namespace penstock
+}  // namespace penstock::frontend

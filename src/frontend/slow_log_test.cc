@@ -5,7 +5,7 @@
 
 #include "frontend/route_info.h"
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 using std::chrono::milliseconds;
@@ -13,14 +13,14 @@ using testing::HasSubstr;
 
 const Clock::time_point kBegin{std::chrono::hours(1)};
 
-HttpRequest Request() {
-  HttpRequest request;
+http::HttpRequest Request() {
+  http::HttpRequest request;
   request.begin = kBegin;
   return request;
 }
 
 TEST(SlowLog, TheLimitIsTheLimit) {
-  Metrics metrics;
+  metrics::Metrics metrics;
   const SlowLog log(milliseconds(100), &metrics);
   EXPECT_FALSE(log.IsSlow(Request(), kBegin + milliseconds(99)));
   EXPECT_TRUE(log.IsSlow(Request(), kBegin + milliseconds(100)));
@@ -31,20 +31,20 @@ TEST(SlowLog, TheLimitIsTheLimit) {
 // A text of `tokens`: the first after `first_ms`, the rest `decode_ms` later, all over at the end
 // of `send_ms` more.
 bool TextIsSlow(const SlowLog& log, int first_ms, int decode_ms, int64_t tokens, int send_ms = 0) {
-  HttpRequest request = Request();
-  const auto trace = std::make_shared<RequestTrace>(kBegin);
+  http::HttpRequest request = Request();
+  const auto trace = std::make_shared<metrics::RequestTrace>(kBegin);
   request.context.trace = trace;
-  trace->Enter(Stage::kPrefill, kBegin + milliseconds(1));
-  trace->Enter(Stage::kDecode, kBegin + milliseconds(first_ms));
+  trace->Enter(metrics::Stage::kPrefill, kBegin + milliseconds(1));
+  trace->Enter(metrics::Stage::kDecode, kBegin + milliseconds(first_ms));
   trace->SetTextTokens(tokens);
-  trace->Enter(Stage::kSend, kBegin + milliseconds(first_ms + decode_ms));
+  trace->Enter(metrics::Stage::kSend, kBegin + milliseconds(first_ms + decode_ms));
   const auto end = kBegin + milliseconds(first_ms + decode_ms + send_ms);
   trace->Finish(end);
   return log.IsSlow(request, end);
 }
 
 TEST(SlowLog, ATextIsSlowByItsFirstTokenOrItsPaceNotByItsLength) {
-  Metrics metrics;
+  metrics::Metrics metrics;
   const SlowLog log(milliseconds(1000), &metrics);
   EXPECT_FALSE(TextIsSlow(log, 900, 60'000, 1000));  // a minute, 60 ms a token
   EXPECT_TRUE(TextIsSlow(log, 1000, 60'000, 1000));  // the first token came late
@@ -57,7 +57,7 @@ TEST(SlowLog, ATextIsSlowByItsFirstTokenOrItsPaceNotByItsLength) {
 }
 
 TEST(SlowLog, AFewLinesASecondAndTheRestIsCounted) {
-  Metrics metrics;
+  metrics::Metrics metrics;
   SlowLog log(milliseconds(100), &metrics);
   const auto pass = [&](int64_t ms) { return log.Pass(kBegin + milliseconds(ms)); };
   int lines = 0;
@@ -69,19 +69,19 @@ TEST(SlowLog, AFewLinesASecondAndTheRestIsCounted) {
 }
 
 TEST(SlowLog, TheLastRequestsAreKeptWithTheirStages) {
-  Metrics metrics;
+  metrics::Metrics metrics;
   SlowLog log(milliseconds(100), &metrics);
   const RouteInfo route{"POST", "/embed"};
   const size_t requests = SlowLog::kKeptMax + 5;
   for (size_t i = 0; i < requests; ++i) {
-    HttpRequest request = Request();
+    http::HttpRequest request = Request();
     request.id = "id-" + std::to_string(i);
     request.body_bytes = 20;
     if (i + 1 == requests) {
-      request.context.trace = std::make_shared<RequestTrace>(kBegin);
+      request.context.trace = std::make_shared<metrics::RequestTrace>(kBegin);
       request.context.trace->SetModel("m");
       request.context.trace->SetRows(3);
-      request.context.trace->Enter(Stage::kForward, kBegin + milliseconds(30));
+      request.context.trace->Enter(metrics::Stage::kForward, kBegin + milliseconds(30));
       request.context.trace->Finish(kBegin + milliseconds(150));
     }
     log.Keep({&request, i == 0 ? nullptr : &route, 200, 90, kBegin + milliseconds(150)});
@@ -96,11 +96,11 @@ TEST(SlowLog, TheLastRequestsAreKeptWithTheirStages) {
   EXPECT_EQ(newest.model, "m");
   EXPECT_EQ(newest.rows, 3);
   EXPECT_TRUE(newest.timed);
-  EXPECT_EQ(newest.stage_ns[static_cast<size_t>(Stage::kReceive)], 30'000'000);
-  EXPECT_EQ(newest.stage_ns[static_cast<size_t>(Stage::kForward)], 120'000'000);
+  EXPECT_EQ(newest.stage_ns[static_cast<size_t>(metrics::Stage::kReceive)], 30'000'000);
+  EXPECT_EQ(newest.stage_ns[static_cast<size_t>(metrics::Stage::kForward)], 120'000'000);
   EXPECT_FALSE(kept[1].timed);
   EXPECT_GT(newest.end_unix_ms, 1'700'000'000'000);
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 bool IsNameChar(char c) {
@@ -45,4 +45,4 @@ Status WithWireNames(const Status& status, const FieldNames& native_to_wire) {
       .WithRetryAfter(status.retry_after_s());
 }
 
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -8,7 +8,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::frontend {
 
 // {native, wire}, ...
 using FieldNames = std::vector<std::pair<std::string_view, std::string_view>>;
@@ -16,4 +16,4 @@ using FieldNames = std::vector<std::pair<std::string_view, std::string_view>>;
 // Renames field() and mentions of it ("'inputs'", "inputs[3]", "inputs[0]: ...") in the message.
 Status WithWireNames(const Status& status, const FieldNames& native_to_wire);
 
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::frontend {
 namespace {
 
 TEST(WireNames, FieldsGetTheNamesOfTheWire) {
@@ -35,4 +35,4 @@ TEST(WireNames, FieldsGetTheNamesOfTheWire) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::frontend

@@ -15,7 +15,7 @@
 
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::gate {
 
 class BulkShare {
  public:
@@ -80,4 +80,4 @@ class BulkShare {
   std::atomic<int64_t> interactive_ns_{0};
 };
 
-}  // namespace penstock
+}  // namespace penstock::gate

@@ -6,7 +6,7 @@
 #include "common/request_context.h"
 #include "gate/compute_gate.h"
 
-namespace penstock {
+namespace penstock::gate {
 
 class BulkTurn {
  public:
@@ -34,4 +34,4 @@ class BulkTurn {
   Clock::time_point begin_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::gate

@@ -7,7 +7,7 @@
 #include "common/status.h"
 #include "gate/compute_gate.h"
 
-namespace penstock {
+namespace penstock::gate {
 
 template <typename Sync>
 bool BasicComputeGate<Sync>::TryTake() {
@@ -309,4 +309,4 @@ void BasicComputeGate<Sync>::Turn::Drop() {
   held_ = decided_ = false;
 }
 
-}  // namespace penstock
+}  // namespace penstock::gate

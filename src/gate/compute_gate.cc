@@ -1,7 +1,7 @@
 #include "gate/compute_gate-inl.h"
 
-namespace penstock {
+namespace penstock::gate {
 
 template class BasicComputeGate<SystemSync>;
 
-}  // namespace penstock
+}  // namespace penstock::gate

@@ -75,7 +75,7 @@
 #include "common/request_context.h"
 #include "gate/bulk_share.h"
 
-namespace penstock {
+namespace penstock::gate {
 
 // The work that an engine could run now.
 struct GateDemand {
@@ -261,4 +261,4 @@ class BasicComputeGate<Sync>::Turn {
 
 using ComputeGate = BasicComputeGate<SystemSync>;
 
-}  // namespace penstock
+}  // namespace penstock::gate

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace penstock {
+namespace penstock::gate {
 namespace {
 
 using Answer = ComputeGate::Answer;
@@ -470,4 +470,4 @@ TEST(ComputeGate, ThreadsTakeTurns) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::gate

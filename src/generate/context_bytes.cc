@@ -2,30 +2,30 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 // Rows of a prompt in a step.
 constexpr int32_t kStepRows = 512;
 
-int64_t ValueBytes(DType type) {
-  if (type == DType::kF32) return 4;
-  return type == DType::kI8 ? 1 : 2;
+int64_t ValueBytes(numbers::DType type) {
+  if (type == numbers::DType::kF32) return 4;
+  return type == numbers::DType::kI8 ? 1 : 2;
 }
 
 }  // namespace
 
-int64_t KvBytesPerLayer(const DecoderConfig& config, DType cache_type) {
-  return KvBytesPerToken(config, ValueBytes(cache_type)) /
+int64_t KvBytesPerLayer(const families::DecoderConfig& config, numbers::DType cache_type) {
+  return families::KvBytesPerToken(config, ValueBytes(cache_type)) /
          static_cast<int64_t>(config.layers.size());
 }
 
-ContextBytes::ContextBytes(const DecoderConfig& config, DType cache_type) {
+ContextBytes::ContextBytes(const families::DecoderConfig& config, numbers::DType cache_type) {
   const auto layer = static_cast<double>(KvBytesPerLayer(config, cache_type));
   token_ = 2.0 * sizeof(float) * config.rope_size / 2;
   // Tables of short factors and of long ones.
-  if (config.rope_scaling.kind == RopeScalingKind::kLongrope) token_ *= 2;
-  for (const DecoderLayerConfig& one : config.layers) {
+  if (config.rope_scaling.kind == families::RopeScalingKind::kLongrope) token_ *= 2;
+  for (const families::DecoderLayerConfig& one : config.layers) {
     if (one.window == 0 || !config.causal) {
       token_ += layer;
       continue;
@@ -49,4 +49,4 @@ int64_t ContextBytes::Fit(double room, int64_t most) const {
   return static_cast<int64_t>(std::max(tokens, 0.0));
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

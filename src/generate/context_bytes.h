@@ -6,15 +6,15 @@
 #include "families/decoder_config.h"
 #include "numbers/dtype.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 // Of keys and values of a token in one layer.
-int64_t KvBytesPerLayer(const DecoderConfig& config, DType cache_type);
+int64_t KvBytesPerLayer(const families::DecoderConfig& config, numbers::DType cache_type);
 
 // Of keys, values and rotary tables. Layers with a window keep its tokens and those of a step.
 class ContextBytes {
  public:
-  ContextBytes(const DecoderConfig& config, DType cache_type);
+  ContextBytes(const families::DecoderConfig& config, numbers::DType cache_type);
 
   double Of(int64_t tokens) const;
   // The most tokens that fit in `room` bytes, `most` at most.
@@ -26,4 +26,4 @@ class ContextBytes {
   double kept_ = 0;            // the tokens that these keep
 };
 
-}  // namespace penstock
+}  // namespace penstock::generate

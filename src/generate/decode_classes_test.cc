@@ -2,12 +2,12 @@
 #include "cpu/cpu_backend.h"
 #include "generate/decode_scheduler_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 class DecodeClassesTest : public DecodeFixture {
  protected:
-  DecodeClassesTest() : DecodeFixture(*NewCpuBackend({2, false, ""})) {}
+  DecodeClassesTest() : DecodeFixture(*cpu::NewCpuBackend({2, false, ""})) {}
 
   int64_t now_ms_ = 0;
 };
@@ -174,4 +174,4 @@ TEST_F(DecodeClassesTest, AnInteractiveTextHasATokenInEachStep) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -6,14 +6,14 @@
 #include "cpu/cpu_backend.h"
 #include "generate/decode_scheduler_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 // A step of one row 12 ms; 0.6 ms for a row of a prompt, or of a text among many.
 constexpr StepCost kCost = {0.012, 0.016, 0.012, 0.0006, 0};
 
 // Steps take as long as kCost says; the next token is always the same.
-class TimedSteps final : public ProgramRun {
+class TimedSteps final : public program::ProgramRun {
  public:
   explicit TimedSteps(std::function<void(double s, size_t rows)> passes)
       : passes_(std::move(passes)), logits_(kTinyVocabulary) {
@@ -21,7 +21,7 @@ class TimedSteps final : public ProgramRun {
   }
   uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(size_t /*index*/, const PackedBatch& batch,
+  Status Run(size_t /*index*/, const program::PackedBatch& batch,
              std::span<float* const> /*sinks*/) override {
     passes_(kCost.Seconds(static_cast<int32_t>(batch.ids.size()), 0), batch.ids.size());
     return Status::Ok();
@@ -37,7 +37,7 @@ class TimedSteps final : public ProgramRun {
 
 class DecodeClientsTest : public DecodeFixture {
  protected:
-  DecodeClientsTest() : DecodeFixture(*NewCpuBackend({1, false, ""})) {
+  DecodeClientsTest() : DecodeFixture(*cpu::NewCpuBackend({1, false, ""})) {
     options_.manual = true;
     options_.cost = kCost;
     options_.sequences_max = 64;
@@ -202,13 +202,13 @@ TEST_F(DecodeClientsTest, TextsThatGaveTheirPlacesAreTheSame) {
 
 // Another engine that had the processor a moment ago is expected to come again: a prompt that is
 // alone goes in chunks that leave it room.
-class Other final : public GateClient {
+class Other final : public gate::GateClient {
  public:
-  GateDemand Demand() const override { return {}; }
+  gate::GateDemand Demand() const override { return {}; }
 };
 
 TEST_F(DecodeClientsTest, APromptLeavesRoomForASecondAfterAnotherEngineWasSeen) {
-  ComputeGate gate;
+  gate::ComputeGate gate;
   options_.gate = &gate;
   StartTimed();
   Submit(JobOf(1, 390, 1));
@@ -216,7 +216,7 @@ TEST_F(DecodeClientsTest, APromptLeavesRoomForASecondAfterAnotherEngineWasSeen) 
   const size_t alone = step_rows_;
   RunAll();
   Other other;
-  ComputeGate::Turn turn(&gate, &other);
+  gate::ComputeGate::Turn turn(&gate, &other);
   ASSERT_TRUE(turn.TryTake(Priority::kInteractive));
   Submit(JobOf(1, 390, 1));
   EXPECT_FALSE(scheduler_->Step());  // waits
@@ -234,4 +234,4 @@ TEST_F(DecodeClientsTest, APromptLeavesRoomForASecondAfterAnotherEngineWasSeen) 
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -12,7 +12,7 @@
 #include "generate/generated.h"
 #include "sample/sampling_options.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 struct DecodeUsage {
   int32_t prompt_tokens = 0;
@@ -45,9 +45,9 @@ class DecodeSink {
 };
 
 struct DecodeJob {
-  std::vector<int32_t> prompt;  // tokens, at least one, fewer than the context
-  SamplingOptions sampling;     // sample i draws with seed + i
-  int32_t samples = 1;          // texts for the one prompt, 1 to kSamplesMax
+  std::vector<int32_t> prompt;       // tokens, at least one, fewer than the context
+  sample::SamplingOptions sampling;  // sample i draws with seed + i
+  int32_t samples = 1;               // texts for the one prompt, 1 to kSamplesMax
   // The prompt's own tokens get log-probabilities, with sampling.top_logprobs; what is cached of it
   // is computed again.
   bool scores_prompt = false;
@@ -62,9 +62,9 @@ struct DecodeJob {
 
 // What a job holds while it waits, beside its prompt's tokens: itself, its place in the line, its
 // sink and its settings. What its texts hold is taken when they begin.
-inline int64_t WaitingBytes(const SamplingOptions& sampling) {
+inline int64_t WaitingBytes(const sample::SamplingOptions& sampling) {
   constexpr auto kPlaceBytes = 1024;
   return static_cast<int64_t>(sizeof(DecodeJob)) + kPlaceBytes + sampling.HeapBytes();
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

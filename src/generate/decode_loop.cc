@@ -13,7 +13,7 @@
 #include "sample/token_score.h"
 #include "sched/clock_math.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 // Others that had the processor are expected to ask for it again for so long.
@@ -33,10 +33,11 @@ StepLimits LimitsOf(const DecodeSchedulerOptions& options, const TextModel& mode
 }  // namespace
 
 DecodeScheduler::Impl::Impl(const TextModel* model_in, const DecodeSchedulerOptions& options_in,
-                            Metrics* metrics_in, std::unique_ptr<ProgramRun> run_in)
+                            metrics::Metrics* metrics_in,
+                            std::unique_ptr<program::ProgramRun> run_in)
     : model(model_in),
       options(options_in),
-      metrics(SchedulerMetrics::Of(metrics_in, options.model)),
+      metrics(sched::SchedulerMetrics::Of(metrics_in, options.model)),
       series(DecodeMetrics::Of(metrics_in, options.model, run_in->groups())),
       run(std::move(run_in)),
       pools(run->groups(), options.cache_blocks, run->page_blocks()),
@@ -68,7 +69,7 @@ void DecodeScheduler::Impl::Start() {
 // Counts a job in; counts it out again unless it is kept.
 class DecodeScheduler::Impl::Counted {
  public:
-  Counted(Admission* admission, const TakenJob& job)
+  Counted(sched::Admission* admission, const TakenJob& job)
       : admission_(admission), priority_(job.priority()), amount_(job.counted) {}
   ~Counted() {
     if (counted_) admission_->CountOut(priority_, amount_, false);
@@ -87,16 +88,16 @@ class DecodeScheduler::Impl::Counted {
   void Keep() { counted_ = false; }
 
  private:
-  Admission* const admission_;
+  sched::Admission* const admission_;
   const Priority priority_;
-  const Admission::Amount amount_;
+  const sched::Admission::Amount amount_;
   bool counted_ = false;
 };
 
 // What a job will take, without what the cache may save: its prompt in chunks, and its texts, as
 // long as `amount` takes them for, beside others in steps of a few rows. 0: not known.
 double DecodeScheduler::Impl::SecondsOf(const DecodeJob& job,
-                                        const Admission::Amount& amount) const {
+                                        const sched::Admission::Amount& amount) const {
   const StepCost& cost = options.cost;
   if (!cost.known()) return 0;
   const auto prompt = static_cast<int32_t>(job.prompt.size());
@@ -128,7 +129,7 @@ Status DecodeScheduler::Impl::Take(std::unique_ptr<DecodeJob> job, AmountFn amou
   jobs[static_cast<size_t>(priority)].fetch_add(1, std::memory_order_seq_cst);
   inbox_full.store(true, std::memory_order_release);
   lock.unlock();
-  if (priority == Priority::kInteractive) gate->SeeInteractive(Nanoseconds(submitted));
+  if (priority == Priority::kInteractive) gate->SeeInteractive(sched::Nanoseconds(submitted));
   work_ready.NotifyOne();
   return Status::Ok();
 }
@@ -151,8 +152,8 @@ void DecodeScheduler::Impl::ReleaseSoon() {
   work_ready.NotifyOne();
 }
 
-GateDemand DecodeScheduler::Impl::Demand() const {
-  GateDemand demand;
+gate::GateDemand DecodeScheduler::Impl::Demand() const {
+  gate::GateDemand demand;
   demand.interactive = jobs[0].load(std::memory_order_seq_cst) > 0;
   demand.bulk = demand.bulk_pending = jobs[1].load(std::memory_order_seq_cst) > 0;
   return demand;
@@ -201,12 +202,13 @@ bool DecodeScheduler::Impl::AwaitWork() {
 
 bool DecodeScheduler::Impl::TakeTurn() {
   const auto asked = Now();
-  ComputeGate::Answer answer = turn.Ask();
-  if (answer == ComputeGate::Answer::kWaits) shared_until = asked + kSharedFor;
-  if (answer == ComputeGate::Answer::kWaits && options.manual) return false;
-  if (answer == ComputeGate::Answer::kWaits) answer = turn.Wait();
-  if (answer != ComputeGate::Answer::kGranted) return false;
-  metrics.classes[static_cast<size_t>(turn.priority())].gate_wait->Observe(Seconds(Now() - asked));
+  gate::ComputeGate::Answer answer = turn.Ask();
+  if (answer == gate::ComputeGate::Answer::kWaits) shared_until = asked + kSharedFor;
+  if (answer == gate::ComputeGate::Answer::kWaits && options.manual) return false;
+  if (answer == gate::ComputeGate::Answer::kWaits) answer = turn.Wait();
+  if (answer != gate::ComputeGate::Answer::kGranted) return false;
+  metrics.classes[static_cast<size_t>(turn.priority())].gate_wait->Observe(
+      sched::Seconds(Now() - asked));
   return true;
 }
 
@@ -239,12 +241,12 @@ bool DecodeScheduler::Impl::StepOnce() {
     turn.End(0, Demand());
     return true;
   }
-  if (turn.priority() == Priority::kInteractive) gate->SeeInteractive(Nanoseconds(began));
-  if (Streams()) gate->SeeStream(Nanoseconds(began));
+  if (turn.priority() == Priority::kInteractive) gate->SeeInteractive(sched::Nanoseconds(began));
+  if (Streams()) gate->SeeStream(sched::Nanoseconds(began));
   const Status status = RunStep(formed, began);
   const Clock::time_point done = Now();
   const auto took = done - began;
-  metrics.classes[static_cast<size_t>(turn.priority())].gate_turn->Observe(Seconds(took));
+  metrics.classes[static_cast<size_t>(turn.priority())].gate_turn->Observe(sched::Seconds(took));
   const int64_t took_ns = std::max<int64_t>(1, std::chrono::nanoseconds(took).count());
   patience_ns.store(Streams() ? took_ns : INT64_MAX, std::memory_order_relaxed);
   turn.End(took_ns, Demand());
@@ -255,11 +257,12 @@ bool DecodeScheduler::Impl::StepOnce() {
     EndJob((*failed)->owner.get(), Status(StatusCode::kInternal, status.message()));
     return true;
   }
-  former.Observe(Seconds(took));
-  admission.Drained({rows, static_cast<int64_t>(picks.size() - score_rows)}, Seconds(took), 1);
-  Charge(formed, Seconds(took));
+  former.Observe(sched::Seconds(took));
+  admission.Drained({rows, static_cast<int64_t>(picks.size() - score_rows)}, sched::Seconds(took),
+                    1);
+  Charge(formed, sched::Seconds(took));
   Deliver(formed, done);
-  series.sample_duration.Observe(Seconds(Now() - done));
+  series.sample_duration.Observe(sched::Seconds(Now() - done));
   ShowCounts();
   return true;
 }
@@ -286,16 +289,16 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
     TakenJob* const owner = sequence->owner.get();
     if (owner->started == Clock::time_point()) {
       owner->started = began;
-      owner->usage.queue_s = Seconds(began - owner->submitted);
+      owner->usage.queue_s = sched::Seconds(began - owner->submitted);
       metrics.queue_duration.Observe(owner->usage.queue_s);
-      RequestTrace* const trace = owner->job->context.trace.get();
-      if (trace != nullptr) trace->Enter(Stage::kPrefill, began);
+      metrics::RequestTrace* const trace = owner->job->context.trace.get();
+      if (trace != nullptr) trace->Enter(metrics::Stage::kPrefill, began);
     }
     const auto step_ids = sequence->StepIds(&joined);
     sequence->CountCached();
     AddScores(sequence);
     ids.insert(ids.end(), step_ids.begin(), step_ids.end());
-    const Sequence& cache = sequence->cache;
+    const kv::Sequence& cache = sequence->cache;
     offsets.push_back(static_cast<int32_t>(ids.size()));
     sequences.push_back({cache.length(), cache.tables(), sequence->long_rope});
     if (sequence->rows < sequence->remaining()) continue;
@@ -305,7 +308,7 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
   }
   PENSTOCK_RETURN_IF_ERROR(run->Run(
       {.ids = ids, .offsets = offsets, .cached = sequences, .picks = picks, .wants = wants}));
-  series.step_duration.Observe(Seconds(Now() - began));
+  series.step_duration.Observe(sched::Seconds(Now() - began));
   series.step_rows.Observe(static_cast<double>(ids.size()));
   return Status::Ok();
 }
@@ -317,7 +320,7 @@ void DecodeScheduler::Impl::AddScores(DecodeSequence* sequence) {
   const int32_t first = sequence->score_from() - sequence->cache.length();
   for (int32_t i = 0; i < sequence->ScoredRows(sequence->rows); ++i) {
     picks.push_back(static_cast<int32_t>(ids.size()) + first + i);
-    wants.push_back(PickWant::kBestAndSums);
+    wants.push_back(program::PickWant::kBestAndSums);
     ++score_rows;
   }
 }
@@ -352,13 +355,13 @@ bool DecodeScheduler::Impl::GiveScores(DecodeSequence* sequence) {
     for (int32_t at = sequence->score_from(); at < end && status.ok(); ++at) {
       GeneratedToken& token = scores.emplace_back();
       token.id = sequence->id(at + 1);
-      const FoundLogits found = run->Found(row);
+      const program::FoundLogits found = run->Found(row);
       const auto logits = run->Row(row++);
       status = logits.status();
       if (!status.ok()) break;
-      status = ScoreToken({*logits, found.parts, found.blocks}, token.id,
-                          static_cast<size_t>(owner->job->sampling.top_logprobs), &token.logprob,
-                          &token.top);
+      status = sample::ScoreToken({*logits, found.parts, found.blocks}, token.id,
+                                  static_cast<size_t>(owner->job->sampling.top_logprobs),
+                                  &token.logprob, &token.top);
     }
   } catch (...) {
     status = ExceptionStatus();
@@ -374,7 +377,7 @@ bool DecodeScheduler::Impl::GiveScores(DecodeSequence* sequence) {
 
 void DecodeScheduler::Impl::EndPrompt(const std::shared_ptr<TakenJob>& owner,
                                       Clock::time_point now) {
-  owner->usage.prompt_s = Seconds(now - owner->started);
+  owner->usage.prompt_s = sched::Seconds(now - owner->started);
   series.cached_tokens.Add(static_cast<uint64_t>(owner->usage.cached_tokens));
   for (int32_t i = 0; i < owner->job->samples; ++i) {
     owner->job->sink->OnSampleEnd(i, FinishReason::kLength, {}, -1);
@@ -398,16 +401,16 @@ void DecodeScheduler::Impl::TakeToken(DecodeSequence* sequence, Clock::time_poin
   if (!status.ok()) return EndJob(owner.get(), status);
   if (owner->first_token == Clock::time_point()) {
     owner->first_token = now;
-    owner->usage.prompt_s = Seconds(now - owner->started);
-    series.first_token.Observe(Seconds(now - owner->submitted));
+    owner->usage.prompt_s = sched::Seconds(now - owner->started);
+    series.first_token.Observe(sched::Seconds(now - owner->submitted));
     series.cached_tokens.Add(static_cast<uint64_t>(owner->usage.cached_tokens));
     LetSamplesBegin(owner);
   }
   if (sequence->last_token != Clock::time_point()) {
-    series.inter_token.Observe(Seconds(now - sequence->last_token));
+    series.inter_token.Observe(sched::Seconds(now - sequence->last_token));
   }
   sequence->last_token = now;
-  owner->usage.decode_s = Seconds(now - owner->first_token);
+  owner->usage.decode_s = sched::Seconds(now - owner->first_token);
   ++owner->usage.completion_tokens;
   series.generated_tokens.Add();
   const TextStream& stream = sequence->stream;
@@ -454,7 +457,7 @@ void DecodeScheduler::Impl::EndJob(TakenJob* owner, const Status& status) {
 
 void DecodeScheduler::Impl::ReleaseIdle(bool all) {
   for (size_t g = 0; g < pools.size(); ++g) {
-    BlockPool& from = pools[g];
+    kv::BlockPool& from = pools[g];
     if (all) from.EvictIdleSince(INT64_MAX, from.blocks());
     const size_t count = from.Uncommit(0, released);
     run->ReleaseBlocks(g, std::span(released).first(count));
@@ -467,11 +470,11 @@ void DecodeScheduler::Impl::ShowCounts() {
   series.waiting.Set(texts_waiting);
   uint64_t evicted = 0;
   for (size_t g = 0; g < pools.size(); ++g) {
-    const BlockCounts counts = pools[g].counts();
+    const kv::BlockCounts counts = pools[g].counts();
     series.groups[g].Set(counts.blocks, counts.in_use, counts.idle);
     evicted += counts.evictions;
   }
   series.evictions.Add(evicted - std::exchange(evictions, evicted));
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -3,27 +3,29 @@
 #include <algorithm>
 #include <array>
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
-uint64_t CountOf(const Histogram& histogram) {
+uint64_t CountOf(const metrics::Histogram& histogram) {
   uint64_t count = 0;
   for (size_t i = 0; i <= histogram.bounds().size(); ++i) count += histogram.bucket(i);
   return count;
 }
 
 // What routers choose a replica by.
-void AddForRouters(const DecodeMetrics& series, const std::string& label, Metrics* metrics) {
-  using Family = RouterGauges::Family;
+void AddForRouters(const DecodeMetrics& series, const std::string& label,
+                   metrics::Metrics* metrics) {
+  using Family = metrics::RouterGauges::Family;
   const DecodeMetrics::Group& first = series.groups.front();
-  const RouterGauges::Ratio usage{first.used, first.blocks};
+  const metrics::RouterGauges::Ratio usage{first.used, first.blocks};
   metrics->AddFunction(
       "penstock_kv_usage_ratio", "Part of the cache's blocks that sequences hold.",
-      Metrics::Kind::kGauge, [usage] { return RatioOf(*usage.part, *usage.whole); }, label);
+      metrics::Metrics::Kind::kGauge,
+      [usage] { return metrics::RatioOf(*usage.part, *usage.whole); }, label);
   metrics->AddFunction(
-      "penstock_kv_block_size", "Tokens of a block of the cache.", Metrics::Kind::kGauge,
+      "penstock_kv_block_size", "Tokens of a block of the cache.", metrics::Metrics::Kind::kGauge,
       [] { return double{kKvBlockTokens}; }, label);
-  RouterGauges& router = metrics->router();
+  metrics::RouterGauges& router = metrics->router();
   router.Add(Family::kGenerateWaiting, label, &series.waiting);
   router.Add(Family::kGenerateRunning, label, &series.running);
   router.Add(Family::kKvUsage, label, usage);
@@ -32,7 +34,7 @@ void AddForRouters(const DecodeMetrics& series, const std::string& label, Metric
 }
 
 // The gauges of a group: those there are already, if a group of its kind has some.
-DecodeMetrics::Group AddGroup(CacheKind kind, Metrics* metrics, const std::string& label) {
+DecodeMetrics::Group AddGroup(CacheKind kind, metrics::Metrics* metrics, const std::string& label) {
   constexpr std::array<const char*, kCacheKinds> kHelp = {
       "Blocks of the cache of keys and values, of 32 tokens each.",
       "Blocks of the cache of the layers with a window; 0: no layer has one.",
@@ -49,8 +51,8 @@ DecodeMetrics::Group AddGroup(CacheKind kind, Metrics* metrics, const std::strin
 }
 
 // Of each group, and of kinds that every model shows.
-std::vector<DecodeMetrics::Group> AddGroups(std::span<const CacheGroup> groups, Metrics* metrics,
-                                            const std::string& label) {
+std::vector<DecodeMetrics::Group> AddGroups(std::span<const CacheGroup> groups,
+                                            metrics::Metrics* metrics, const std::string& label) {
   std::vector<DecodeMetrics::Group> added;
   for (const CacheGroup& group : groups) added.push_back(AddGroup(group.kind, metrics, label));
   for (const CacheKind kind : {CacheKind::kFull, CacheKind::kWindow}) {
@@ -100,17 +102,17 @@ std::string CacheCountName(CacheKind kind, std::string_view count) {
                                   : kCacheKindNames[static_cast<size_t>(kind)] + ("_" + name);
 }
 
-DecodeMetrics DecodeMetrics::Of(Metrics* metrics, const std::string& model,
+DecodeMetrics DecodeMetrics::Of(metrics::Metrics* metrics, const std::string& model,
                                 std::span<const CacheGroup> groups) {
-  const std::string label = MetricLabel("model", model);
-  const auto counter = [&](const char* name, const char* help) -> Counter& {
+  const std::string label = metrics::MetricLabel("model", model);
+  const auto counter = [&](const char* name, const char* help) -> metrics::Counter& {
     return metrics->AddCounter(name, help, label);
   };
-  const auto gauge = [&](const char* name, const char* help) -> Gauge& {
+  const auto gauge = [&](const char* name, const char* help) -> metrics::Gauge& {
     return metrics->AddGauge(name, help, label);
   };
-  const auto duration = [&](const char* name, const char* help) -> Histogram& {
-    return metrics->AddHistogram(name, help, DurationBounds(), label);
+  const auto duration = [&](const char* name, const char* help) -> metrics::Histogram& {
+    return metrics->AddHistogram(name, help, metrics::DurationBounds(), label);
   };
   DecodeMetrics made{
       counter("penstock_generate_prompt_tokens_total",
@@ -137,4 +139,4 @@ DecodeMetrics DecodeMetrics::Of(Metrics* metrics, const std::string& model,
   return made;
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -11,7 +11,7 @@
 #include "common/kv_block.h"
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 // What a model has done since it was loaded first; read one by one, in no order.
 struct DecodeTotals {
@@ -37,9 +37,9 @@ struct DecodeMetrics {
   // Of the blocks of a group of the cache.
   struct Group {
     CacheKind kind;
-    Gauge* blocks;
-    Gauge* used;
-    Gauge* cached;
+    metrics::Gauge* blocks;
+    metrics::Gauge* used;
+    metrics::Gauge* cached;
     void Set(int64_t all, int64_t used_now, int64_t cached_now) const {
       blocks->Set(all);
       used->Set(used_now);
@@ -49,24 +49,24 @@ struct DecodeMetrics {
 
   // `model`: value of the label of that name. Groups of kinds that every model shows are there
   // whether it has such layers or not.
-  static DecodeMetrics Of(Metrics* metrics, const std::string& model,
+  static DecodeMetrics Of(metrics::Metrics* metrics, const std::string& model,
                           std::span<const CacheGroup> groups = {});
 
   DecodeTotals Read() const;
 
-  Counter& prompt_tokens;  // computed, those computed again after a preemption included
-  Counter& cached_tokens;  // of prompts, found in the cache
-  Counter& generated_tokens;
-  Counter& preemptions;
-  Counter& evictions;
-  Gauge& running;
-  Gauge& waiting;
+  metrics::Counter& prompt_tokens;  // computed, those computed again after a preemption included
+  metrics::Counter& cached_tokens;  // of prompts, found in the cache
+  metrics::Counter& generated_tokens;
+  metrics::Counter& preemptions;
+  metrics::Counter& evictions;
+  metrics::Gauge& running;
+  metrics::Gauge& waiting;
   std::vector<Group> groups;  // those of Of, in their order, then what every model shows besides
-  Histogram& step_duration;
-  Histogram& step_rows;
-  Histogram& sample_duration;
-  Histogram& first_token;
-  Histogram& inter_token;
+  metrics::Histogram& step_duration;
+  metrics::Histogram& step_rows;
+  metrics::Histogram& sample_duration;
+  metrics::Histogram& first_token;
+  metrics::Histogram& inter_token;
 };
 
-}  // namespace penstock
+}  // namespace penstock::generate

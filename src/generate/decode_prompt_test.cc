@@ -3,7 +3,7 @@
 #include "generate/decode_scheduler_test_util.h"
 #include "generate/golden_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 // Of the logits of the row before a token, in double.
@@ -16,14 +16,16 @@ double LogProbability(const std::vector<double>& logits, int32_t id) {
 bool Same(const GeneratedToken& a, const GeneratedToken& b) {
   return a.id == b.id && a.logprob == b.logprob &&
          std::equal(a.top.begin(), a.top.end(), b.top.begin(), b.top.end(),
-                    [](const TokenLogprob& x, const TokenLogprob& y) {
+                    [](const sample::TokenLogprob& x, const sample::TokenLogprob& y) {
                       return x.id == y.id && x.logprob == y.logprob;
                     });
 }
 
 class DecodePromptTest : public DecodeFixture {
  protected:
-  DecodePromptTest() : DecodeFixture(*NewCpuBackend({2, false, ""})) { options_.manual = true; }
+  DecodePromptTest() : DecodeFixture(*cpu::NewCpuBackend({2, false, ""})) {
+    options_.manual = true;
+  }
 
   static std::unique_ptr<DecodeJob> Scored(std::vector<int32_t> prompt, int32_t tokens) {
     auto job = Job(std::move(prompt), std::max(tokens, 1), 3);
@@ -62,7 +64,7 @@ TEST_F(DecodePromptTest, TheyAreThoseOfTheLogitsRowByRow) {
     ASSERT_EQ(got[i].top.size(), 3u);
     const auto most = static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
     EXPECT_EQ(got[i].top[0].id, most) << i;
-    for (const TokenLogprob& top : got[i].top) {
+    for (const sample::TokenLogprob& top : got[i].top) {
       EXPECT_NEAR(top.logprob, LogProbability(row, top.id), 1e-5) << i;
     }
     EXPECT_GE(got[i].top[0].logprob, got[i].logprob);
@@ -77,12 +79,12 @@ TEST_F(DecodePromptTest, TheyAgreeWithTheReference) {
     const std::string path = std::string(PENSTOCK_GOLDEN_DIR "/decoders/") + name;
     simdjson::dom::parser parser;
     const simdjson::dom::element file = parser.load(path + "/expected.json");
-    auto backend = *NewCpuBackend({2, false, ""});
+    auto backend = *cpu::NewCpuBackend({2, false, ""});
     TextModel model;
-    model.decoder = LoadDecoder(path, backend.get(), DType::kF32,
+    model.decoder = LoadDecoder(path, backend.get(), numbers::DType::kF32,
                                 static_cast<int32_t>(file["context"].get_int64()));
-    model.tokenizer = *Tokenizer::FromJson(TinyModel::TokenizerJson());
-    model.cache_type = DType::kF32;
+    model.tokenizer = *text::Tokenizer::FromJson(TinyModel::TokenizerJson());
+    model.cache_type = numbers::DType::kF32;
     auto scheduler = *DecodeScheduler::Make(&model, options_, &metrics_);
     for (const auto text : file["texts"].get_array()) {
       const auto ids = ReadIds(text["ids"]);
@@ -247,4 +249,4 @@ TEST_F(DecodePromptTest, ItIsCancelledBetweenChunks) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -6,7 +6,7 @@
 #include "common/exception_status.h"
 #include "generate/decode_scheduler_impl.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 // Jobs that wait are looked at so often, whether anybody wants them still.
@@ -131,7 +131,7 @@ Expected<std::unique_ptr<DecodeSequence>> DecodeScheduler::Impl::NewSequence(
   try {
     auto memory = std::make_unique<ScopedMemory>(job.context.memory.get());
     PENSTOCK_RETURN_IF_ERROR(memory->Take(TextBytes(job)));
-    SamplingOptions sampling = job.sampling;
+    sample::SamplingOptions sampling = job.sampling;
     // Samples without a seed draw one each; with one, each has its own.
     if (sampling.seed) *sampling.seed += static_cast<uint64_t>(next.sample());
     PENSTOCK_ASSIGN_OR_RETURN(
@@ -189,7 +189,7 @@ bool DecodeScheduler::Impl::BulkMayBegin() const {
 
 // The cache that `next` would begin with, to be released by the caller where it does not, or begins
 // with another.
-Sequence* DecodeScheduler::Impl::CacheOf(const WaitingTexts::Next& next, int32_t* remaining) {
+kv::Sequence* DecodeScheduler::Impl::CacheOf(const WaitingTexts::Next& next, int32_t* remaining) {
   if (next.preempted != nullptr) {
     next.preempted->TakeCached(&joined);
     *remaining = next.preempted->remaining();
@@ -225,7 +225,7 @@ bool DecodeScheduler::Impl::Fits(const WaitingTexts::Next& next, bool aged) {
   for (size_t g = 0; g < pools.size(); ++g) now.room[g] -= spare[g];
   if (now == tried) return false;
   int32_t remaining = 0;
-  Sequence* const cache = CacheOf(next, &remaining);
+  kv::Sequence* const cache = CacheOf(next, &remaining);
   const bool fits = cache->Fits(remaining, kPromptRows, spare);
   if (!fits) tried = now;
   if (!fits || cache == &*trial) cache->Release();
@@ -345,4 +345,4 @@ void DecodeScheduler::Impl::Preempt(DecodeSequence* sequence) {
   series.preemptions.Add();
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

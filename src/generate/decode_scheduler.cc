@@ -10,7 +10,7 @@
 #include "generate/decode_scheduler_impl.h"
 #include "kv/cache_pools.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 // Tokens to come of a text without a limit, for the bound of waiting work.
@@ -61,7 +61,7 @@ Status CheckJob(const DecodeJob& job, const TextModel& model) {
   return Status::Ok();
 }
 
-Admission::Amount AmountOf(const DecodeJob& job) {
+sched::Admission::Amount AmountOf(const DecodeJob& job) {
   if (job.prompt_only) return {static_cast<int64_t>(job.prompt.size()), 1};
   const int64_t more =
       std::min<int64_t>(job.sampling.max_tokens.value_or(kExpectedTokens), kExpectedTokens);
@@ -71,7 +71,7 @@ Admission::Amount AmountOf(const DecodeJob& job) {
 }  // namespace
 
 std::vector<int32_t> LeastCacheBlocks(std::span<const CacheGroup> groups, int32_t context) {
-  return BlocksOfOneText(groups, context, DecodeScheduler::kPromptRows);
+  return kv::BlocksOfOneText(groups, context, DecodeScheduler::kPromptRows);
 }
 
 std::vector<int32_t> ChooseCacheBlocks(std::span<const CacheGroup> groups, int32_t context,
@@ -79,7 +79,7 @@ std::vector<int32_t> ChooseCacheBlocks(std::span<const CacheGroup> groups, int32
   std::vector<int32_t> blocks = LeastCacheBlocks(groups, context);
   blocks[0] = full;
   for (size_t g = 1; g < groups.size(); ++g) {
-    const int64_t others = (sequences - 1) * NewGroupPolicy(groups[g])->MostHeld(full, 1);
+    const int64_t others = (sequences - 1) * kv::NewGroupPolicy(groups[g])->MostHeld(full, 1);
     blocks[g] =
         static_cast<int32_t>(std::min<int64_t>(full, blocks[g] + others + full / kKeptPart));
   }
@@ -87,16 +87,16 @@ std::vector<int32_t> ChooseCacheBlocks(std::span<const CacheGroup> groups, int32
 }
 
 Expected<std::unique_ptr<DecodeScheduler>> DecodeScheduler::Make(
-    const TextModel* model, const DecodeSchedulerOptions& options, Metrics* metrics,
-    std::unique_ptr<ProgramRun> run) {
+    const TextModel* model, const DecodeSchedulerOptions& options, metrics::Metrics* metrics,
+    std::unique_ptr<program::ProgramRun> run) {
   const std::vector<CacheGroup> groups =
-      run == nullptr ? CacheGroups(model->decoder->program())
+      run == nullptr ? program::CacheGroups(model->decoder->program())
                      : std::vector<CacheGroup>(run->groups().begin(), run->groups().end());
   DecodeSchedulerOptions made = options;
   made.cache_blocks =
       CompleteBlocks(options.cache_blocks, groups, model->context(), options.sequences_max);
   if (run == nullptr) {
-    PrepareOptions step;
+    program::PrepareOptions step;
     step.cache_type = model->cache_type;
     step.blocks = made.cache_blocks;
     step.picks = options.sequences_max + std::min(kScoredRows, model->context());
@@ -138,10 +138,10 @@ DecodeStats DecodeScheduler::stats() const {
   DecodeStats stats;
   stats.running = static_cast<int32_t>(impl_->series.running.value());
   stats.waiting = static_cast<int32_t>(impl_->series.waiting.value());
-  const CachePools& pools = impl_->pools;
+  const kv::CachePools& pools = impl_->pools;
   stats.groups.resize(pools.size());
   for (size_t g = 0; g < pools.size(); ++g) {
-    const BlockCounts counts = pools[g].counts();
+    const kv::BlockCounts counts = pools[g].counts();
     stats.groups[g] = {pools.group(g).kind, counts.blocks, counts.in_use, counts.idle,
                        impl_->run->block_bytes(g)};
   }
@@ -156,4 +156,4 @@ uint64_t DecodeScheduler::HeldBytes() const {
 
 void DecodeScheduler::ReleaseMemory() { impl_->ReleaseSoon(); }
 
-}  // namespace penstock
+}  // namespace penstock::generate

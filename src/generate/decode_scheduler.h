@@ -57,7 +57,7 @@
 #include "generate/text_model.h"
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 struct DecodeSchedulerOptions {
   // Sequences that may be in a step at once.
@@ -72,8 +72,8 @@ struct DecodeSchedulerOptions {
   bool prefix_cache = true;
   // After so long idle, pages of the cache that hold no prefix are given back; 0: never.
   double idle_release_s = 60;
-  StepCost cost;                // fitted; empty: a fixed number of prompt tokens a step
-  ComputeGate* gate = nullptr;  // null: one of its own
+  StepCost cost;                      // fitted; empty: a fixed number of prompt tokens a step
+  gate::ComputeGate* gate = nullptr;  // null: one of its own
   // For tests: another clock; no thread, Step() does the work.
   std::function<Clock::time_point()> now;
   bool manual = false;
@@ -120,10 +120,9 @@ class DecodeScheduler {
 
   // `model` and `metrics` must outlive it. kResourceExhausted: no memory for cache or activations.
   // `run`: null but in tests and simulations.
-  static Expected<std::unique_ptr<DecodeScheduler>> Make(const TextModel* model,
-                                                         const DecodeSchedulerOptions& options,
-                                                         Metrics* metrics,
-                                                         std::unique_ptr<ProgramRun> run = nullptr);
+  static Expected<std::unique_ptr<DecodeScheduler>> Make(
+      const TextModel* model, const DecodeSchedulerOptions& options, metrics::Metrics* metrics,
+      std::unique_ptr<program::ProgramRun> run = nullptr);
   ~DecodeScheduler();  // Stop()
 
   // OK: the job is taken, and its sink gets OnEnd once. Else the sink is never called:
@@ -157,4 +156,4 @@ class DecodeScheduler {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::generate

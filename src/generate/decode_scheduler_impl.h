@@ -23,9 +23,9 @@
 #include "sched/admission.h"
 #include "sched/scheduler_metrics.h"
 
-namespace penstock {
+namespace penstock::generate {
 
-struct DecodeScheduler::Impl final : GateClient {
+struct DecodeScheduler::Impl final : gate::GateClient {
   // Interactive texts that begin while a bulk one waits, before that is next.
   static constexpr int kBulkEvery = 8;
   // Bulk texts leave 1 / kInteractivePart of the places and of the blocks free.
@@ -33,20 +33,20 @@ struct DecodeScheduler::Impl final : GateClient {
 
   class Counted;
   using Sequences = std::vector<std::unique_ptr<DecodeSequence>>;
-  using AmountFn = Admission::Amount (*)(const DecodeJob&);
+  using AmountFn = sched::Admission::Amount (*)(const DecodeJob&);
 
-  Impl(const TextModel* model_in, const DecodeSchedulerOptions& options_in, Metrics* metrics,
-       std::unique_ptr<ProgramRun> run_in);
+  Impl(const TextModel* model_in, const DecodeSchedulerOptions& options_in,
+       metrics::Metrics* metrics, std::unique_ptr<program::ProgramRun> run_in);
   ~Impl() override = default;
 
   // --- Any thread
   void Start();
   Status Take(std::unique_ptr<DecodeJob> job, AmountFn amount);
-  double SecondsOf(const DecodeJob& job, const Admission::Amount& amount) const;
+  double SecondsOf(const DecodeJob& job, const sched::Admission::Amount& amount) const;
   Status CheckBytes(const DecodeJob& job) const;
   void Stop();
   void ReleaseSoon();
-  GateDemand Demand() const override;
+  gate::GateDemand Demand() const override;
   int64_t PatienceNs() const override { return patience_ns.load(std::memory_order_relaxed); }
   bool HasWork() const {
     return jobs[0].load(std::memory_order_seq_cst) + jobs[1].load(std::memory_order_seq_cst) > 0;
@@ -65,7 +65,7 @@ struct DecodeScheduler::Impl final : GateClient {
   int64_t TextBytes(const DecodeJob& job) const;
   const DecodeSequence* SiblingOf(const WaitingTexts::Next& next) const;
   bool BulkMayBegin() const;
-  Sequence* CacheOf(const WaitingTexts::Next& next, int32_t* remaining);
+  kv::Sequence* CacheOf(const WaitingTexts::Next& next, int32_t* remaining);
   bool Fits(const WaitingTexts::Next& next, bool aged);
   GroupCounts BlocksFor(int32_t tokens) const;
   void KeepFor(const WaitingTexts::Next& next);
@@ -99,15 +99,15 @@ struct DecodeScheduler::Impl final : GateClient {
 
   const TextModel* const model;
   const DecodeSchedulerOptions options;
-  SchedulerMetrics metrics;
+  sched::SchedulerMetrics metrics;
   DecodeMetrics series;
-  const std::unique_ptr<ProgramRun> run;
-  CachePools pools;
-  std::optional<PrefixCache> prefixes;
-  ComputeGate own_gate;
-  ComputeGate* const gate;
+  const std::unique_ptr<program::ProgramRun> run;
+  kv::CachePools pools;
+  std::optional<kv::PrefixCache> prefixes;
+  gate::ComputeGate own_gate;
+  gate::ComputeGate* const gate;
   EventCount work_ready;
-  Admission admission;
+  sched::Admission admission;
   std::array<std::atomic<int64_t>, kPriorities> jobs{};  // taken and not ended, by class
   std::atomic<bool> release_wanted{false};
 
@@ -118,7 +118,7 @@ struct DecodeScheduler::Impl final : GateClient {
 
   // --- The step thread's own
   std::atomic<int64_t> patience_ns{INT64_MAX};  // the last step's time, if it had a text's token
-  ComputeGate::Turn turn;
+  gate::ComputeGate::Turn turn;
   // Another engine had the processor when this one asked for its turn: it is expected to come
   // again.
   Clock::time_point shared_until;
@@ -130,18 +130,18 @@ struct DecodeScheduler::Impl final : GateClient {
   Clock::time_point swept;    // those that wait
   Sequences running;          // in the order of arrival
   int passed_bulk = 0;        // interactive ones that began while the next bulk one waited
-  std::shared_ptr<SamplerScratch> scratch = std::make_shared<SamplerScratch>();
-  std::optional<Sequence> trial;        // whether a text fits; empty between two looks
+  std::shared_ptr<sample::SamplerScratch> scratch = std::make_shared<sample::SamplerScratch>();
+  std::optional<kv::Sequence> trial;    // whether a text fits; empty between two looks
   std::vector<int32_t> joined;          // ids of a prompt and its text
   std::vector<DecodeSequence*> formed;  // the running ones, while a step is formed
   std::vector<int32_t> ids;
   std::vector<int32_t> offsets;
-  std::vector<CachedSequence> sequences;
+  std::vector<program::CachedSequence> sequences;
   std::vector<int32_t> picks;
-  std::vector<PickWant> wants;         // of each pick
-  size_t score_rows = 0;               // in the step
-  std::vector<GeneratedToken> scores;  // of one prompt, while they are given out
-  std::vector<int32_t> released;       // blocks
+  std::vector<program::PickWant> wants;  // of each pick
+  size_t score_rows = 0;                 // in the step
+  std::vector<GeneratedToken> scores;    // of one prompt, while they are given out
+  std::vector<int32_t> released;         // blocks
   // The text that did not fit at the last look, and the blocks there were for it.
   struct Tried {
     uint64_t number = 0;  // of its job; 0: none
@@ -161,4 +161,4 @@ struct DecodeScheduler::Impl final : GateClient {
   std::thread thread;
 };
 
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -1,12 +1,12 @@
 #include "cpu/cpu_backend.h"
 #include "generate/decode_scheduler_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 class DecodeSchedulerTest : public DecodeFixture {
  protected:
-  DecodeSchedulerTest() : DecodeFixture(*NewCpuBackend({2, false, ""})) {}
+  DecodeSchedulerTest() : DecodeFixture(*cpu::NewCpuBackend({2, false, ""})) {}
 };
 
 TEST_F(DecodeSchedulerTest, OneTextIsThatOfGenerate) {
@@ -309,4 +309,4 @@ TEST_F(DecodeSchedulerTest, ManyThreadsSubmitAndLeave) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -19,7 +19,7 @@
 #include "generate/generator.h"
 #include "generate/tiny_model_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 inline constexpr int32_t kContext = 400;
 
@@ -90,8 +90,8 @@ inline std::vector<int32_t> Prompt(size_t tokens, uint32_t seed) {
 
 class DecodeFixture : public testing::Test {
  protected:
-  explicit DecodeFixture(std::unique_ptr<Backend> backend, int32_t window = 0,
-                         RopeScaling scaling = {})
+  explicit DecodeFixture(std::unique_ptr<program::Backend> backend, int32_t window = 0,
+                         families::RopeScaling scaling = {})
       : tiny_(kContext, std::move(backend), window, std::move(scaling)) {
     options_.sequences_max = 16;
     options_.cache_blocks = {128};
@@ -183,10 +183,10 @@ class DecodeFixture : public testing::Test {
     EXPECT_EQ(scheduler_->stats().running, 0);
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   TinyModel tiny_;
   DecodeSchedulerOptions options_;
   std::unique_ptr<DecodeScheduler> scheduler_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::generate

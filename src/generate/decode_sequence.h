@@ -15,12 +15,12 @@
 #include "sched/admission.h"
 #include "sched/fair_share.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 // A job while the scheduler has it. Of the step thread once it is out of the inbox.
 struct TakenJob : std::enable_shared_from_this<TakenJob> {
   std::unique_ptr<DecodeJob> job;
-  Admission::Amount counted;
+  sched::Admission::Amount counted;
   uint64_t number = 0;  // in the order of arrival
   Clock::time_point submitted;
   Clock::time_point started;      // its first step; the epoch: none yet
@@ -32,7 +32,7 @@ struct TakenJob : std::enable_shared_from_this<TakenJob> {
   bool prompt_run = false;   // by the first sample: the others may begin
   bool ended = false;
   // Where it waits (generate/waiting_texts.h).
-  FairShare::Place place;
+  sched::FairShare::Place place;
   bool in_line = false;
   Priority priority() const { return job->context.priority; }
   // Of the cache: clients that share nothing have other salts, and texts that are rotated unlike
@@ -44,7 +44,7 @@ struct TakenJob : std::enable_shared_from_this<TakenJob> {
 // A text from when it begins: its memory was taken before.
 struct DecodeSequence {
   DecodeSequence(std::shared_ptr<TakenJob> owner_in, int32_t sample_in, TextStream stream_in,
-                 CachePools* pools, PrefixCache* prefixes, int32_t context,
+                 kv::CachePools* pools, kv::PrefixCache* prefixes, int32_t context,
                  std::unique_ptr<ScopedMemory> memory_in = nullptr)
       : owner(std::move(owner_in)),
         sample(sample_in),
@@ -54,7 +54,7 @@ struct DecodeSequence {
 
   // Once the text is as long as `run` rotates otherwise: what is cached is given back, to be
   // computed again. Before the sequence's first step, and after each token.
-  void FollowRope(const ProgramRun& run) {
+  void FollowRope(const program::ProgramRun& run) {
     if (long_rope || !run.LongRope(static_cast<size_t>(tokens()))) return;
     cache.Release();
     cache.SetSalt(owner->Salt(true));
@@ -121,19 +121,19 @@ struct DecodeSequence {
   const int32_t sample;
   const std::unique_ptr<ScopedMemory> memory;  // null: not counted
   TextStream stream;
-  Sequence cache;
-  std::vector<int32_t> text;     // ids
-  bool long_rope = false;        // of each of its steps
-  FairShare::Place place;        // where it waits, if it gave its blocks back
-  double turn_s = 0;             // of its prompt, while a step is formed: the lower, the sooner
-  bool aged = false;             // a bulk text that began while interactive ones waited for it
-  bool beside = false;           // it began in room that a bulk text does not need, which waits
-  Clock::time_point last_token;  // the epoch: none yet
-  int32_t rows = 0;              // in the step being formed
-  int32_t logit_row = -1;        // in it; -1: none
-  int32_t score_row = -1;        // in it, the first logit row that scores; -1: the prompt is scored
-  int32_t scored = 0;            // tokens of the prompt, the first included, that were given out
-  int32_t prompt_done = 0;       // tokens of the prompt that were found in the cache or run, ever
+  kv::Sequence cache;
+  std::vector<int32_t> text;      // ids
+  bool long_rope = false;         // of each of its steps
+  sched::FairShare::Place place;  // where it waits, if it gave its blocks back
+  double turn_s = 0;              // of its prompt, while a step is formed: the lower, the sooner
+  bool aged = false;              // a bulk text that began while interactive ones waited for it
+  bool beside = false;            // it began in room that a bulk text does not need, which waits
+  Clock::time_point last_token;   // the epoch: none yet
+  int32_t rows = 0;               // in the step being formed
+  int32_t logit_row = -1;         // in it; -1: none
+  int32_t score_row = -1;   // in it, the first logit row that scores; -1: the prompt is scored
+  int32_t scored = 0;       // tokens of the prompt, the first included, that were given out
+  int32_t prompt_done = 0;  // tokens of the prompt that were found in the cache or run, ever
 };
 
 // Before those that came later, and before later samples.
@@ -149,4 +149,4 @@ inline void InsertByArrival(std::unique_ptr<DecodeSequence> sequence,
   to->insert(at, std::move(sequence));
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

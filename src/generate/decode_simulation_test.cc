@@ -15,16 +15,16 @@
 #include "generate/tiny_model_test_util.h"
 #include "sched/encoder_scheduler.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 constexpr int32_t kContext = 1024;
 // A step of one row 12 ms, of eight 16 ms; 1.2 ms for a row of a prompt.
 constexpr StepCost kStepCost = {0.012, 0.016, 0.010, 0.0012, 0};
 constexpr double kStepS = 0.016;  // with all streams
-constexpr BatchTimes kBatchTimes = {.fixed_s = 165e-6, .token_s = 194e-6, .work_s = 0};
+constexpr sched::BatchTimes kBatchTimes = {.fixed_s = 165e-6, .token_s = 194e-6, .work_s = 0};
 constexpr double kEmbedS = 165e-6 + 16 * 194e-6;
-constexpr double kBulkBatchS = EncoderScheduler::kBulkBatchS;
+constexpr double kBulkBatchS = sched::EncoderScheduler::kBulkBatchS;
 
 double At(std::vector<double> values, double quantile) {
   if (values.empty()) return NAN;
@@ -33,7 +33,7 @@ double At(std::vector<double> values, double quantile) {
 }
 
 // Calls `passes` for the time of each step; the next token is always the same.
-class FakeSteps final : public ProgramRun {
+class FakeSteps final : public program::ProgramRun {
  public:
   explicit FakeSteps(std::function<void(double)> passes)
       : passes_(std::move(passes)), logits_(kTinyVocabulary) {
@@ -41,7 +41,7 @@ class FakeSteps final : public ProgramRun {
   }
   uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(size_t /*index*/, const PackedBatch& batch,
+  Status Run(size_t /*index*/, const program::PackedBatch& batch,
              std::span<float* const> /*sinks*/) override {
     passes_(kStepCost.Seconds(static_cast<int32_t>(batch.ids.size()), 0));
     return Status::Ok();
@@ -55,19 +55,20 @@ class FakeSteps final : public ProgramRun {
   std::vector<float> logits_;
 };
 
-class FakeEncoder final : public EncoderRunner {
+class FakeEncoder final : public program::EncoderRunner {
  public:
-  explicit FakeEncoder(std::function<void(const PackedBatch&, double)> passes)
+  explicit FakeEncoder(std::function<void(const program::PackedBatch&, double)> passes)
       : passes_(std::move(passes)) {}
-  int32_t OutputWidth(EncoderOutput) const override { return 1; }
-  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+  int32_t OutputWidth(program::EncoderOutput) const override { return 1; }
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput,
+             std::span<float* const> sinks) override {
     for (float* const to : sinks) *to = 0;
     passes_(batch, kBatchTimes.Seconds(static_cast<double>(batch.tokens()), 0));
     return Status::Ok();
   }
 
  private:
-  const std::function<void(const PackedBatch&, double)> passes_;
+  const std::function<void(const program::PackedBatch&, double)> passes_;
 };
 
 struct Load {
@@ -89,7 +90,7 @@ class Simulation {
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
   explicit Simulation(const Load& load)
-      : load_(load), tiny_(kContext, *NewCpuBackend({1, false, ""})) {
+      : load_(load), tiny_(kContext, *cpu::NewCpuBackend({1, false, ""})) {
     DecodeSchedulerOptions text;
     text.cache_blocks = {32 * load.streams + 32};
     text.cost = kStepCost;
@@ -102,18 +103,19 @@ class Simulation {
         std::make_unique<FakeSteps>([this](double s) { Pass(s, /*texts=*/true); }));
     EXPECT_TRUE(made.ok()) << made.status().ToString();
     texts_ = *std::move(made);
-    EncoderSchedulerOptions encode;
+    sched::EncoderSchedulerOptions encode;
     encode.times = kBatchTimes;
     encode.gate = &gate_;
     encode.now = text.now;
     encode.manual = true;
     encode.model = "encoder";
-    std::vector<std::unique_ptr<EncoderRunner>> runners;
-    runners.push_back(std::make_unique<FakeEncoder>([this](const PackedBatch& batch, double s) {
-      if (!over_) (batch.ids[0] == kLargeId ? out_.large_s : out_.embed_s) += s;
-      Pass(s, /*texts=*/false);
-    }));
-    encoder_ = std::make_unique<EncoderScheduler>(std::move(runners), encode, &metrics_);
+    std::vector<std::unique_ptr<program::EncoderRunner>> runners;
+    runners.push_back(
+        std::make_unique<FakeEncoder>([this](const program::PackedBatch& batch, double s) {
+          if (!over_) (batch.ids[0] == kLargeId ? out_.large_s : out_.embed_s) += s;
+          Pass(s, /*texts=*/false);
+        }));
+    encoder_ = std::make_unique<sched::EncoderScheduler>(std::move(runners), encode, &metrics_);
   }
 
   Outcome Run() {
@@ -202,13 +204,14 @@ class Simulation {
   }
 
   void Embed(Priority priority, int32_t id, std::vector<int32_t> lengths) {
-    auto job = std::make_unique<EncodeJob>();
+    auto job = std::make_unique<sched::EncodeJob>();
     size_t tokens = 0;
     for (const int32_t length : lengths) tokens += static_cast<size_t>(length);
     job->ids.assign(tokens, id);
     job->lengths = std::move(lengths);
     job->context.priority = priority;
-    job->done = [this, id, began_s = now_s_](std::unique_ptr<EncodeJob>, const Status& status) {
+    job->done = [this, id, began_s = now_s_](std::unique_ptr<sched::EncodeJob>,
+                                             const Status& status) {
       EXPECT_TRUE(status.ok()) << status.ToString();
       if (id == kLargeId) {
         --open_large_;
@@ -226,11 +229,11 @@ class Simulation {
   int open_streams_ = 0, open_large_ = 0;
   int32_t streams_ = 0;
   bool over_ = false;
-  Metrics metrics_;
-  ComputeGate gate_;
+  metrics::Metrics metrics_;
+  gate::ComputeGate gate_;
   TinyModel tiny_;
   std::unique_ptr<DecodeScheduler> texts_;
-  std::unique_ptr<EncoderScheduler> encoder_;
+  std::unique_ptr<sched::EncoderScheduler> encoder_;
 };
 
 Outcome Simulated(const Load& load) {
@@ -306,4 +309,4 @@ TEST(DecodeSimulation, TextsBesideManyEmbeddings) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

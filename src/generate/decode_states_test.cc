@@ -6,7 +6,7 @@
 #include "cpu/cpu_backend.h"
 #include "generate/decode_scheduler_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 constexpr CacheGroup kGroups[] = {kFullGroup, {CacheKind::kState}};
@@ -16,19 +16,19 @@ uint64_t Next(uint64_t state, int32_t id) {
 }
 int32_t TokenAfter(uint64_t state) { return 3 + static_cast<int32_t>((state >> 32) % 20); }
 
-class RecurrentSteps final : public ProgramRun {
+class RecurrentSteps final : public program::ProgramRun {
  public:
   explicit RecurrentSteps(size_t blocks) : ids_(blocks * size_t{kKvBlockTokens}), states_(blocks) {}
   std::span<const CacheGroup> groups() const override { return kGroups; }
   uint64_t block_bytes(size_t group) const override { return group == 0 ? 1 : 100; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(size_t /*index*/, const PackedBatch& batch,
+  Status Run(size_t /*index*/, const program::PackedBatch& batch,
              std::span<float* const> /*sinks*/) override {
     logits_.assign(batch.picks.size() * kTinyVocabulary, 0.0f);
     int32_t row = 0;
     size_t pick = 0;
     for (size_t s = 0; s < batch.sequences(); ++s) {
-      const CachedSequence& one = batch.cached[s];
+      const program::CachedSequence& one = batch.cached[s];
       const BlockTable& keys = one.blocks[0];
       const BlockTable& table = one.blocks[1];
       const auto at = [](const BlockTable& of, int32_t token) {
@@ -65,7 +65,9 @@ class RecurrentSteps final : public ProgramRun {
 
 class DecodeStatesTest : public DecodeFixture {
  protected:
-  DecodeStatesTest() : DecodeFixture(*NewCpuBackend({1, false, ""})) { options_.manual = true; }
+  DecodeStatesTest() : DecodeFixture(*cpu::NewCpuBackend({1, false, ""})) {
+    options_.manual = true;
+  }
 
   void StartFake() {
     auto made = DecodeScheduler::Make(&tiny_.model(), options_, &metrics_,
@@ -143,4 +145,4 @@ TEST_F(DecodeStatesTest, ASecondTurnAndSamplesGoOnFromStates) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -9,7 +9,7 @@
 #include "generate/decode_scheduler_test_util.h"
 #include "generate/waiting_texts.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 int64_t HeapBytes() {
@@ -18,12 +18,12 @@ int64_t HeapBytes() {
 }
 
 // Takes no time but that of the scheduler; the next token is always the same.
-class NoSteps final : public ProgramRun {
+class NoSteps final : public program::ProgramRun {
  public:
   NoSteps() : logits_(kTinyVocabulary) { logits_[5] = 1; }
   uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(size_t /*index*/, const PackedBatch& batch,
+  Status Run(size_t /*index*/, const program::PackedBatch& batch,
              std::span<float* const> /*sinks*/) override {
     return Status::Ok();
   }
@@ -47,7 +47,9 @@ class NoSink final : public DecodeSink {
 
 class DecodeWaitingTest : public DecodeFixture {
  protected:
-  DecodeWaitingTest() : DecodeFixture(*NewCpuBackend({2, false, ""})) { options_.manual = true; }
+  DecodeWaitingTest() : DecodeFixture(*cpu::NewCpuBackend({2, false, ""})) {
+    options_.manual = true;
+  }
 
   void StartFake() {
     auto made =
@@ -78,7 +80,7 @@ TEST_F(DecodeWaitingTest, MemoryIsCountedBeforeItIsTaken) {
   const int64_t before = HeapBytes();
   for (int i = 0; i < kJobs; ++i) {
     const size_t tokens = 20 + static_cast<size_t>(i % 50);
-    SamplingOptions sampling;
+    sample::SamplingOptions sampling;
     sampling.max_tokens = 20;
     sampling.frequency_penalty = 0.5F;
     sampling.repetition_penalty = 1.1F;
@@ -320,4 +322,4 @@ TEST_F(DecodeWaitingTest, AnAgedBulkTextHoldsUpNoneThatFitBesideIt) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -3,14 +3,14 @@
 #include "cpu/cpu_backend.h"
 #include "generate/decode_scheduler_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 constexpr int32_t kWindow = 50;
 
 class DecodeWindowsTest : public DecodeFixture {
  protected:
-  DecodeWindowsTest() : DecodeFixture(*NewCpuBackend({2, false, ""}), kWindow) {
+  DecodeWindowsTest() : DecodeFixture(*cpu::NewCpuBackend({2, false, ""}), kWindow) {
     options_.manual = true;
   }
 
@@ -134,11 +134,11 @@ TEST_F(DecodeWindowsTest, ReleasedMemoryIsThatOfBothKinds) {
 
 // The blocks of layers with a window come again and again in a cache of one text.
 TEST(GeneratorWindows, ALongTextIsTheSameWithAllKeysKept) {
-  const TinyModel tiny(3000, *NewCpuBackend({2, false, ""}), kWindow);
+  const TinyModel tiny(3000, *cpu::NewCpuBackend({2, false, ""}), kWindow);
   const auto generator = *Generator::Make(&tiny.model());
   ASSERT_EQ(generator->run().groups().size(), 2u);
   EXPECT_EQ(generator->run().groups()[1], (CacheGroup{CacheKind::kWindow, kWindow}));
-  PrepareOptions all;
+  program::PrepareOptions all;
   all.rows = Generator::kPromptRows;
   all.blocks = {94};
   const auto run = *tiny.model().decoder->NewRun(all);
@@ -150,7 +150,7 @@ TEST(GeneratorWindows, ALongTextIsTheSameWithAllKeysKept) {
     const int32_t rows = std::min(past % 3 == 0 ? 512 : 7, 2990 - past);
     const auto part = std::span(ids).subspan(static_cast<size_t>(past), static_cast<size_t>(rows));
     const int32_t last = rows - 1;
-    const SingleSequence sequence(rows, past, blocks);
+    const program::SingleSequence sequence(rows, past, blocks);
     ASSERT_TRUE(run->Run(sequence.Batch(part, {&last, 1})).ok());
     ASSERT_TRUE(generator->Step(part, past, {&last, 1}).ok());
     ASSERT_TRUE(std::ranges::equal(*run->Row(0), *generator->run().Row(0))) << past;
@@ -163,4 +163,4 @@ TEST(GeneratorWindows, ALongTextIsTheSameWithAllKeysKept) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -14,7 +14,7 @@
 #include "generate/generator.h"
 #include "generate/golden_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 namespace fs = std::filesystem;
@@ -29,9 +29,9 @@ std::string ReadText(const fs::path& path) {
 class DecoderGolden : public ::testing::Test {
  protected:
   void SetUp() override {
-    data_ = TestData();
+    data_ = families::TestData();
     if (data_.empty()) GTEST_SKIP() << "NO TEST DATA: set PENSTOCK_TESTDATA";
-    backend_ = *NewCpuBackend({2, false, ""});
+    backend_ = *cpu::NewCpuBackend({2, false, ""});
   }
   fs::path Fixture(const std::string& name) const {
     return fs::path(data_) / "joaopauloschuler__neural-api/fixtures" / name;
@@ -42,13 +42,14 @@ class DecoderGolden : public ::testing::Test {
     folder.Link(weights, "model.safetensors");
     return folder.text();
   }
-  std::unique_ptr<DecoderModel> Load(const std::string& path, std::optional<DType> dtype) {
+  std::unique_ptr<models::DecoderModel> Load(const std::string& path,
+                                             std::optional<numbers::DType> dtype) {
     return LoadDecoder(path, backend_.get(), dtype);
   }
 
   std::string data_;
   std::list<TempFolder> folders_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<program::Backend> backend_;
 };
 
 TEST_F(DecoderGolden, LogitsOfEveryArchitecture) {
@@ -56,7 +57,7 @@ TEST_F(DecoderGolden, LogitsOfEveryArchitecture) {
                                  "phi3_longrope", "smollm2", "granite"}) {
     const auto model = Load(
         Folder(Fixture("tiny_" + name + "_config.json"), Fixture("tiny_" + name + ".safetensors")),
-        DType::kF32);
+        numbers::DType::kF32);
     ASSERT_NE(model, nullptr) << name;
     simdjson::dom::parser parser;
     const simdjson::dom::element golden =
@@ -64,7 +65,7 @@ TEST_F(DecoderGolden, LogitsOfEveryArchitecture) {
     size_t text = 0;
     for (const auto ids : golden["sequences"].get_array()) {
       const LogitRows want = ReadRows(golden["logits"].at(text++));
-      EXPECT_LE(WorstError(LogitsOf(*model, ReadIds(ids), DType::kF32), want), 1e-4)
+      EXPECT_LE(WorstError(LogitsOf(*model, ReadIds(ids), numbers::DType::kF32), want), 1e-4)
           << name << ", " << text;
     }
     EXPECT_GT(text, 0u);
@@ -79,9 +80,9 @@ TEST_F(DecoderGolden, LlamaFromGguf) {
   // The golden logits are of unrounded weights: f16 is off by 2^-11 of each.
   for (const auto& [file, bound] :
        {std::pair("tiny_llama_f32.gguf", 1e-4), std::pair("tiny_llama_f16.gguf", 5e-3)}) {
-    const auto model = Load(Fixture(file).string(), DType::kF32);
+    const auto model = Load(Fixture(file).string(), numbers::DType::kF32);
     ASSERT_NE(model, nullptr);
-    EXPECT_LE(WorstError(LogitsOf(*model, ids, DType::kF32), want), bound) << file;
+    EXPECT_LE(WorstError(LogitsOf(*model, ids, numbers::DType::kF32), want), bound) << file;
   }
 }
 
@@ -92,12 +93,12 @@ TEST_F(DecoderGolden, TheLogitsAndTextOfATrainedModel) {
   const simdjson::dom::element golden = parser.parse(ReadText(folder / "golden.json"));
   const std::vector<int32_t> ids = ReadIds(golden["ids"]);
   const LogitRows want = ReadRows(golden["logits"]);
-  const auto safetensors = Load(folder.string(), DType::kF32);
+  const auto safetensors = Load(folder.string(), numbers::DType::kF32);
   ASSERT_NE(safetensors, nullptr);
-  EXPECT_LE(WorstError(LogitsOf(*safetensors, ids, DType::kF32), want), 1e-4);
+  EXPECT_LE(WorstError(LogitsOf(*safetensors, ids, numbers::DType::kF32), want), 1e-4);
   // bf16 of weights, activations and cache: off, but with the same choices.
-  const auto coarse = Load(folder.string(), DType::kBf16);
-  const LogitRows rough = LogitsOf(*coarse, ids, DType::kBf16);
+  const auto coarse = Load(folder.string(), numbers::DType::kBf16);
+  const LogitRows rough = LogitsOf(*coarse, ids, numbers::DType::kBf16);
   EXPECT_LE(WorstError(rough, want), 5e-2);
   const auto best = [](const std::vector<double>& row) {
     return std::max_element(row.begin(), row.end()) - row.begin();
@@ -110,7 +111,8 @@ TEST_F(DecoderGolden, TheStoryFromGguf) {
   const simdjson::dom::element golden =
       parser.parse(ReadText(fs::path(data_) / "derived/stories260K_hf/golden.json"));
   const std::string path = (fs::path(data_) / "vespa-engine__vespa/tinyllm.gguf").string();
-  const auto model = TextModel::Load(path, backend_.get(), {DType::kF32, 0, DType::kF32});
+  const auto model =
+      TextModel::Load(path, backend_.get(), {numbers::DType::kF32, 0, numbers::DType::kF32});
   ASSERT_TRUE(model.ok()) << model.status().ToString();
   const auto generator = Generator::Make(model->get());
   ASSERT_TRUE(generator.ok()) << generator.status().ToString();
@@ -144,7 +146,7 @@ TEST_F(DecoderGolden, BfloatWeightsOfAnotherImplementation) {
   fixed.Write("config.json",
               config.substr(0, config.rfind('}')) + R"(, "max_position_embeddings": 64})");
   fixed.Link(folder / "tiny_llama.safetensors", "model.safetensors");
-  const auto model = Load(fixed.text(), DType::kF32);
+  const auto model = Load(fixed.text(), numbers::DType::kF32);
   ASSERT_NE(model, nullptr);
   const std::string meta = ReadText(folder / "tiny_llama_meta.txt");
   std::vector<int32_t> ids;
@@ -153,7 +155,7 @@ TEST_F(DecoderGolden, BfloatWeightsOfAnotherImplementation) {
   const std::string bytes = ReadText(folder / "tiny_llama_golden.bin");
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
-  const LogitRows got = LogitsOf(*model, ids, DType::kF32);
+  const LogitRows got = LogitsOf(*model, ids, numbers::DType::kF32);
   ASSERT_EQ(values.size(), ids.size() * got[0].size());
   LogitRows want;
   for (size_t t = 0; t < ids.size(); ++t) {
@@ -164,4 +166,4 @@ TEST_F(DecoderGolden, BfloatWeightsOfAnotherImplementation) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -2,11 +2,11 @@
 
 #include <cstddef>
 
-namespace penstock {
+namespace penstock::generate {
 
 const char* FinishReasonName(FinishReason reason) {
   constexpr const char* kNames[] = {"stop", "length", "context", "caller"};
   return kNames[static_cast<size_t>(reason)];
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

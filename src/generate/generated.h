@@ -6,7 +6,7 @@
 
 #include "sample/sampler.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 enum class FinishReason {
   kStop,     // an end token or a stop string
@@ -18,8 +18,8 @@ const char* FinishReasonName(FinishReason reason);  // "stop", "length", "contex
 
 struct GeneratedToken {
   int32_t id = 0;
-  float logprob = 0;              // where SamplingOptions::logprobs
-  std::vector<TokenLogprob> top;  // the same
+  float logprob = 0;                      // where SamplingOptions::logprobs
+  std::vector<sample::TokenLogprob> top;  // the same
 };
 
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -9,7 +9,7 @@
 #include "generate/text_stream.h"
 #include "kv/cache_pools.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 double SecondsSince(Clock::time_point begin) {
@@ -28,31 +28,31 @@ Status CheckStop(const StopCondition& stop) {
 
 }  // namespace
 
-Generator::Generator(const TextModel* model, std::unique_ptr<ProgramRun> run)
+Generator::Generator(const TextModel* model, std::unique_ptr<program::ProgramRun> run)
     : model_(model),
       run_(std::move(run)),
-      tables_(TablesOfOneText(run_->groups(), model->context(), kPromptRows)) {}
+      tables_(kv::TablesOfOneText(run_->groups(), model->context(), kPromptRows)) {}
 
 Expected<std::unique_ptr<Generator>> Generator::Make(const TextModel* model, int32_t picks) {
-  PrepareOptions options;
+  program::PrepareOptions options;
   options.cache_type = model->cache_type;
   options.rows = std::min(kPromptRows, model->context());
   options.picks = picks;
-  options.blocks =
-      BlocksOfOneText(CacheGroups(model->decoder->program()), model->context(), kPromptRows);
+  options.blocks = kv::BlocksOfOneText(program::CacheGroups(model->decoder->program()),
+                                       model->context(), kPromptRows);
   PENSTOCK_ASSIGN_OR_RETURN(auto run, model->decoder->NewRun(options));
   return std::unique_ptr<Generator>(new Generator(model, std::move(run)));
 }
 
 Status Generator::Step(std::span<const int32_t> ids, int32_t past, std::span<const int32_t> picks,
-                       PickWant want, bool long_rope) {
-  const SingleSequence sequence(ids.size(), past, tables_, long_rope);
+                       program::PickWant want, bool long_rope) {
+  const program::SingleSequence sequence(ids.size(), past, tables_, long_rope);
   wants_.assign(picks.size(), want);
   return run_->Run(sequence.Batch(ids, picks, wants_));
 }
 
 Status Generator::Extend(std::span<const int32_t> text, int32_t past, const StopCondition& stop,
-                         PickWant want) {
+                         program::PickWant want) {
   const bool long_rope = run_->LongRope(text.size());
   // What is cached was rotated as shorter texts are.
   if (long_rope && !run_->LongRope(static_cast<size_t>(past))) past = 0;
@@ -108,4 +108,4 @@ Status Generator::Decode(const GenerateRequest& request, TextStream* stream, Gen
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

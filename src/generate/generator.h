@@ -16,13 +16,13 @@
 #include "generate/text_model.h"
 #include "sample/sampling_options.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 class TextStream;  // text_stream.h
 
 struct GenerateRequest {
   std::vector<int32_t> prompt;  // tokens, at least one, fewer than the context
-  SamplingOptions sampling;
+  sample::SamplingOptions sampling;
   StopCondition stop;
   // Takes the text as it comes, whole characters; false ends the generation. May be empty.
   std::function<bool(std::string_view)> on_text;
@@ -55,22 +55,22 @@ class Generator {
   // One step: `ids`, at most kPromptRows, after `past` cached tokens, the end of those there are or
   // none; picks, their want and long_rope as in PackedBatch. For benchmarks and comparisons.
   Status Step(std::span<const int32_t> ids, int32_t past, std::span<const int32_t> picks,
-              PickWant want = PickWant::kRow, bool long_rope = false);
+              program::PickWant want = program::PickWant::kRow, bool long_rope = false);
   // The logits of the last token of `text`, of which all but the last one are cached or none are:
   // `past` says how many. Computes it all again where the text grew beyond ProgramRun::rope_switch.
   // For comparisons. Errors: those of `stop` and of ProgramRun::Run.
   Status Extend(std::span<const int32_t> text, int32_t past, const StopCondition& stop,
-                PickWant want = PickWant::kRow);
-  ProgramRun& run() { return *run_; }
+                program::PickWant want = program::PickWant::kRow);
+  program::ProgramRun& run() { return *run_; }
 
  private:
-  Generator(const TextModel* model, std::unique_ptr<ProgramRun> run);
+  Generator(const TextModel* model, std::unique_ptr<program::ProgramRun> run);
   Status Decode(const GenerateRequest& request, TextStream* stream, Generated* out);
 
   const TextModel* const model_;
-  const std::unique_ptr<ProgramRun> run_;
-  std::vector<PickWant> wants_;  // of the step under way
+  const std::unique_ptr<program::ProgramRun> run_;
+  std::vector<program::PickWant> wants_;  // of the step under way
   const std::vector<BlockTable> tables_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::generate

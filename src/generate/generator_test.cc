@@ -12,7 +12,7 @@
 #include "cpu/cpu_backend.h"
 #include "generate/tiny_model_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 using testing::AllOf;
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr int32_t kContext = 64;
 
-std::unique_ptr<Backend> TwoThreads() { return *NewCpuBackend({2, false, ""}); }
+std::unique_ptr<program::Backend> TwoThreads() { return *cpu::NewCpuBackend({2, false, ""}); }
 
 class GeneratorTest : public ::testing::Test {
  protected:
@@ -52,7 +52,7 @@ class GeneratorTest : public ::testing::Test {
 };
 
 TEST_F(GeneratorTest, TheTokenizerKnowsTheLetters) {
-  Encoding encoding;
+  text::Encoding encoding;
   ASSERT_TRUE(tiny_.model().tokenizer->Encode("a bz", {}, &encoding).ok());
   EXPECT_EQ(encoding.ids,
             (std::vector<int32_t>{TinyId('a'), TinyId(' '), TinyId('b'), TinyId('z')}));
@@ -324,4 +324,4 @@ TEST(Generator, NamesOfEnds) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -20,7 +20,7 @@
 #include "cpu/dispatch.h"
 #include "generate/golden_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 namespace fs = std::filesystem;
@@ -84,7 +84,7 @@ std::vector<int32_t> TextIds(int32_t vocabulary, int count) {
 }
 
 // The text in one step, then token by token.
-std::string HashOf(const DecoderModel& model, DType cache) {
+std::string HashOf(const models::DecoderModel& model, numbers::DType cache) {
   std::vector<int32_t> ids = TextIds(model.config().vocab_size, 40);
   Fnv hash;
   for (const auto& row : LogitsOf(model, ids, cache)) hash.Add(row);
@@ -97,7 +97,7 @@ std::string HashOf(const DecoderModel& model, DType cache) {
 
 struct Case {
   std::string model;  // below decoders/
-  DType weights;
+  numbers::DType weights;
 };
 
 std::vector<Case> Cases() {
@@ -105,11 +105,11 @@ std::vector<Case> Cases() {
   const fs::path folder = PENSTOCK_GOLDEN_DIR "/decoders";
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (!fs::exists(entry.path() / "expected.json")) continue;
-    cases.push_back({entry.path().filename().string(), DType::kF32});
-    cases.push_back({entry.path().filename().string(), DType::kBf16});
+    cases.push_back({entry.path().filename().string(), numbers::DType::kF32});
+    cases.push_back({entry.path().filename().string(), numbers::DType::kBf16});
   }
-  cases.push_back({"llama_gguf/llama-q8_0.gguf", DType::kI8});
-  cases.push_back({"llama_gguf/llama-f16.gguf", DType::kF32});
+  cases.push_back({"llama_gguf/llama-q8_0.gguf", numbers::DType::kI8});
+  cases.push_back({"llama_gguf/llama-f16.gguf", numbers::DType::kF32});
   std::sort(cases.begin(), cases.end(), [](const Case& a, const Case& b) {
     return std::tie(a.model, a.weights) < std::tie(b.model, b.weights);
   });
@@ -120,15 +120,16 @@ TEST(GoldenBits, OfDecodersAreThoseThatAreKept) {
   const Bits known = ReadBits();
   Bits found = known;
   for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
-    auto backend = NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
+    auto backend = cpu::NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
     ASSERT_TRUE(backend.ok());
     for (const Case& one : Cases()) {
       const auto model =
           LoadDecoder(PENSTOCK_GOLDEN_DIR "/decoders/" + one.model, backend->get(), one.weights);
       ASSERT_NE(model, nullptr);
-      for (const DType cache : {DType::kF32, DType::kBf16, DType::kF16, DType::kI8}) {
+      for (const numbers::DType cache : {numbers::DType::kF32, numbers::DType::kBf16,
+                                         numbers::DType::kF16, numbers::DType::kI8}) {
         const std::string key = std::string(kernels->name) + "/" + one.model + "/" +
-                                DTypeFlag(one.weights) + "/" + DTypeFlag(cache);
+                                numbers::DTypeFlag(one.weights) + "/" + numbers::DTypeFlag(cache);
         found[key] = HashOf(*model, cache);
       }
     }
@@ -141,4 +142,4 @@ TEST(GoldenBits, OfDecodersAreThoseThatAreKept) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -16,7 +16,7 @@
 
 #include "models/decoder.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 using LogitRows = std::vector<std::vector<double>>;
 
@@ -36,12 +36,14 @@ inline LogitRows ReadRows(simdjson::dom::element array) {
 }
 
 // Null, and a failure, where it cannot be loaded.
-inline std::unique_ptr<DecoderModel> LoadDecoder(const std::string& path, Backend* backend,
-                                                 std::optional<DType> dtype, int32_t context = 0) {
-  auto files = DecoderFiles::Open(path);
+inline std::unique_ptr<models::DecoderModel> LoadDecoder(const std::string& path,
+                                                         program::Backend* backend,
+                                                         std::optional<numbers::DType> dtype,
+                                                         int32_t context = 0) {
+  auto files = families::DecoderFiles::Open(path);
   EXPECT_TRUE(files.ok()) << files.status().ToString();
   if (!files.ok()) return nullptr;
-  auto model = DecoderModel::Load(*files, backend, {dtype, context});
+  auto model = models::DecoderModel::Load(*files, backend, {dtype, context});
   EXPECT_TRUE(model.ok()) << model.status().ToString();
   return model.ok() ? *std::move(model) : nullptr;
 }
@@ -54,8 +56,8 @@ inline std::vector<int32_t> BlocksFor(size_t tokens) {
 }
 
 // The logits of every id of a text, run `chunk` ids a step; 0: in one step.
-inline LogitRows LogitsOf(const DecoderModel& model, const std::vector<int32_t>& ids, DType cache,
-                          size_t chunk = 0) {
+inline LogitRows LogitsOf(const models::DecoderModel& model, const std::vector<int32_t>& ids,
+                          numbers::DType cache, size_t chunk = 0) {
   if (chunk == 0) chunk = ids.size();
   const std::vector<int32_t> blocks = BlocksFor(ids.size());
   std::vector<int32_t> picked(chunk);
@@ -67,7 +69,7 @@ inline LogitRows LogitsOf(const DecoderModel& model, const std::vector<int32_t>&
   if (!run.ok()) return all;
   for (size_t begin = 0; begin < ids.size(); begin += chunk) {
     const size_t rows = std::min(chunk, ids.size() - begin);
-    const SingleSequence sequence(rows, begin, blocks, (*run)->LongRope(ids.size()));
+    const program::SingleSequence sequence(rows, begin, blocks, (*run)->LongRope(ids.size()));
     const Status status = (*run)->Run(
         sequence.Batch(std::span(ids).subspan(begin, rows), std::span(picked).first(rows)));
     EXPECT_TRUE(status.ok()) << status.ToString();
@@ -83,14 +85,16 @@ inline LogitRows LogitsOf(const DecoderModel& model, const std::vector<int32_t>&
 // Tokens of the largest logits after `ids`, each with the logits it is the largest of: the text in
 // one step, then token by token.
 inline std::vector<std::pair<int32_t, std::vector<double>>> GreedyWithLogits(
-    const DecoderModel& model, std::vector<int32_t> ids, DType cache, size_t count) {
+    const models::DecoderModel& model, std::vector<int32_t> ids, numbers::DType cache,
+    size_t count) {
   std::vector<std::pair<int32_t, std::vector<double>>> out;
   const std::vector<int32_t> blocks = BlocksFor(ids.size() + count);
   auto run = model.NewRun(
       {cache, {static_cast<int32_t>(blocks.size())}, static_cast<int32_t>(ids.size()), 1});
   EXPECT_TRUE(run.ok()) << run.status().ToString();
   for (size_t past = 0; run.ok() && out.size() < count;) {
-    const SingleSequence sequence(ids.size(), past, blocks, (*run)->LongRope(past + ids.size()));
+    const program::SingleSequence sequence(ids.size(), past, blocks,
+                                           (*run)->LongRope(past + ids.size()));
     const int32_t row = static_cast<int32_t>(ids.size()) - 1;
     const Status status = (*run)->Run(sequence.Batch(ids, {&row, 1}));
     EXPECT_TRUE(status.ok()) << status.ToString();
@@ -121,4 +125,4 @@ inline double WorstError(const LogitRows& got, const LogitRows& want) {
   return worst / scale;
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -6,12 +6,12 @@
 #include "generate/decode_scheduler_test_util.h"
 #include "generate/golden_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 constexpr int32_t kOriginal = 100;
 
-std::unique_ptr<Backend> TwoThreads() { return *NewCpuBackend({2, false, ""}); }
+std::unique_ptr<program::Backend> TwoThreads() { return *cpu::NewCpuBackend({2, false, ""}); }
 
 class LongRopeTest : public DecodeFixture {
  protected:
@@ -31,7 +31,7 @@ TEST_F(LongRopeTest, ALongContextDoesNotChangeShortTexts) {
   EXPECT_EQ(small.model().decoder->program().rope_switch, 0);
   EXPECT_EQ(Fresh(text), LogitsOf(*small.model().decoder, text, small.model().cache_type).back());
   // The factors count.
-  RopeScaling other = TinyModel::Longrope(kOriginal);
+  families::RopeScaling other = TinyModel::Longrope(kOriginal);
   other.short_factors = other.long_factors;
   const TinyModel always_long(kContext, TwoThreads(), 0, other);
   EXPECT_GT(
@@ -118,14 +118,14 @@ TEST_F(LongRopeTest, TextsOnEitherSideShareNoKeys) {
 }
 
 TEST_F(LongRopeTest, AStepBeyondTheSwitchMustSaySo) {
-  const auto run = *tiny_.model().decoder->NewRun({DType::kF32, {8}, 128, 1});
+  const auto run = *tiny_.model().decoder->NewRun({numbers::DType::kF32, {8}, 128, 1});
   EXPECT_EQ(run->rope_switch(), kOriginal);
   const auto ids = Prompt(kOriginal + 1, 1);
   const auto blocks = BlocksFor(ids.size());
-  const Status status = run->Run(SingleSequence(ids.size(), 0, blocks).Batch(ids, {}));
+  const Status status = run->Run(program::SingleSequence(ids.size(), 0, blocks).Batch(ids, {}));
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "sequences");
-  EXPECT_TRUE(run->Run(SingleSequence(ids.size(), 0, blocks, true).Batch(ids, {})).ok());
+  EXPECT_TRUE(run->Run(program::SingleSequence(ids.size(), 0, blocks, true).Batch(ids, {})).ok());
 }
 
 // From the short factors to the long ones, against what transformers computes for the whole text.
@@ -138,9 +138,9 @@ TEST(LongRopeGolden, ATextThatGrowsAgreesWithTheReference) {
   const LogitRows want = ReadRows(text["logits"]);
   const auto backend = TwoThreads();
   TextModel model;
-  model.decoder = LoadDecoder(path, backend.get(), DType::kF32);
-  model.tokenizer = *Tokenizer::FromJson(TinyModel::TokenizerJson());
-  model.cache_type = DType::kF32;
+  model.decoder = LoadDecoder(path, backend.get(), numbers::DType::kF32);
+  model.tokenizer = *text::Tokenizer::FromJson(TinyModel::TokenizerJson());
+  model.cache_type = numbers::DType::kF32;
   const auto generator = *Generator::Make(&model);
   size_t compared = 0;
   for (size_t length = 4; length <= ids.size(); ++length) {
@@ -157,4 +157,4 @@ TEST(LongRopeGolden, ATextThatGrowsAgreesWithTheReference) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

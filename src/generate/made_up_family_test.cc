@@ -23,7 +23,7 @@
 #include "generate/golden_test_util.h"
 #include "models/encoder.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 using ::testing::HasSubstr;
@@ -51,7 +51,7 @@ void CopyGolden(const std::string& name, const Replacements& replacements, const
 
 constexpr std::string_view kMadeUpKeys[] = {"divisor"};
 
-constexpr DecoderFamily kMadeUpDecoder = {
+constexpr families::DecoderFamily kMadeUpDecoder = {
     .name = "made-up",
     .model_type = "made-up",
     .defaults = {.vocab_size = 260,
@@ -65,10 +65,11 @@ constexpr DecoderFamily kMadeUpDecoder = {
                  .rope_theta = 123},
     .tensors = {.attention_norm = "other_layernorm"},
     .read_json =
-        [](const JsonSource& from, DecoderConfig* out) {
+        [](const families::JsonSource& from, families::DecoderConfig* out) {
           float divisor = 1;
-          PENSTOCK_RETURN_IF_ERROR(
-              ReadFloat(from.model, {"divisor"}, 1, kMultiplierMin, kMultiplierMax, &divisor));
+          PENSTOCK_RETURN_IF_ERROR(families::ReadFloat(from.model, {"divisor"}, 1,
+                                                       families::kMultiplierMin,
+                                                       families::kMultiplierMax, &divisor));
           out->attention_scale = 1 / divisor;
           return Status::Ok();
         },
@@ -76,9 +77,9 @@ constexpr DecoderFamily kMadeUpDecoder = {
              .interleaved = true,
              .keys = kMadeUpKeys,
              .read =
-                 [](const GgufSource& from, DecoderConfig* out) {
-                   return from.keys.FloatOr("divisor", 1, kMultiplierMin, kMultiplierMax,
-                                            &out->residual_scale);
+                 [](const families::GgufSource& from, families::DecoderConfig* out) {
+                   return from.keys.FloatOr("divisor", 1, families::kMultiplierMin,
+                                            families::kMultiplierMax, &out->residual_scale);
                  }},
 };
 
@@ -92,36 +93,39 @@ TEST(MadeUpFamily, ADecoderWrites) {
   CopyGolden("decoders/llama", {{"input_layernorm", "other_layernorm"}}, made_up);
   made_up.Write("config.json", R"({"model_type": "made-up", "divisor": 4})");
 
-  EXPECT_THAT(KindOfModel(made_up.text()).status().message(),
+  EXPECT_THAT(families::KindOfModel(made_up.text()).status().message(),
               HasSubstr("'model_type': 'made-up' is not supported"));
   {
-    const ScopedFamily<DecoderFamily> scope(kMadeUpDecoder);
-    EXPECT_EQ(*KindOfModel(made_up.text()), ModelKind::kDecoder);
-    EXPECT_THAT(DecoderModelTypes(), HasSubstr(", made-up"));
-    const auto backend = *NewCpuBackend({2, false, ""});
-    const auto same = LoadDecoder(known.text(), backend.get(), DType::kF32);
-    const auto model = LoadDecoder(made_up.text(), backend.get(), DType::kF32);
+    const families::ScopedFamily<families::DecoderFamily> scope(kMadeUpDecoder);
+    EXPECT_EQ(*families::KindOfModel(made_up.text()), families::ModelKind::kDecoder);
+    EXPECT_THAT(families::DecoderModelTypes(), HasSubstr(", made-up"));
+    const auto backend = *cpu::NewCpuBackend({2, false, ""});
+    const auto same = LoadDecoder(known.text(), backend.get(), numbers::DType::kF32);
+    const auto model = LoadDecoder(made_up.text(), backend.get(), numbers::DType::kF32);
     ASSERT_NE(same, nullptr);
     ASSERT_NE(model, nullptr);
     EXPECT_EQ(model->config().architecture, "made-up");
     std::vector<int32_t> ids;
     for (int32_t id = 0; id < 40; ++id) ids.push_back(7 * id % 260);
-    EXPECT_EQ(LogitsOf(*model, ids, DType::kF32), LogitsOf(*same, ids, DType::kF32));
+    EXPECT_EQ(LogitsOf(*model, ids, numbers::DType::kF32),
+              LogitsOf(*same, ids, numbers::DType::kF32));
 
     // The default and the setting change the logits.
     made_up.Write("config.json", R"({"model_type": "made-up", "divisor": 4, "rope_theta": 124})");
-    const auto other = LoadDecoder(made_up.text(), backend.get(), DType::kF32);
-    EXPECT_NE(LogitsOf(*other, ids, DType::kF32), LogitsOf(*same, ids, DType::kF32));
+    const auto other = LoadDecoder(made_up.text(), backend.get(), numbers::DType::kF32);
+    EXPECT_NE(LogitsOf(*other, ids, numbers::DType::kF32),
+              LogitsOf(*same, ids, numbers::DType::kF32));
   }
-  EXPECT_FALSE(KindOfModel(made_up.text()).ok());
+  EXPECT_FALSE(families::KindOfModel(made_up.text()).ok());
 }
 
 TEST(MadeUpFamily, ADecoderInAGgufFile) {
-  const ScopedFamily<DecoderFamily> scope(kMadeUpDecoder);
+  const families::ScopedFamily<families::DecoderFamily> scope(kMadeUpDecoder);
   const TempFolder folder;
-  TestKeys keys = SmallKeys("made-up");
-  keys["divisor"] = RawF32("made-up.divisor", 0.5f);
-  const auto files = DecoderFiles::Open(folder.Write("m.gguf", GgufOf(keys, SmallGgufTensors())));
+  families::TestKeys keys = families::SmallKeys("made-up");
+  keys["divisor"] = families::RawF32("made-up.divisor", 0.5f);
+  const auto files = families::DecoderFiles::Open(
+      folder.Write("m.gguf", families::GgufOf(keys, families::SmallGgufTensors())));
   ASSERT_TRUE(files.ok()) << files.status().ToString();
   EXPECT_TRUE(files->config.rope_interleaved);
   EXPECT_EQ(files->config.residual_scale, 0.5f);
@@ -129,32 +133,34 @@ TEST(MadeUpFamily, ADecoderInAGgufFile) {
 
 // ---- An encoder: BERT with another epsilon and another name of a tensor.
 
-constexpr EncoderArchitecture MadeUpArchitecture() {
-  EncoderArchitecture out = families::BertArchitecture("made-up.");
+constexpr families::EncoderArchitecture MadeUpArchitecture() {
+  families::EncoderArchitecture out = families::BertArchitecture("made-up.");
   out.words = "embeddings.word_embaddings";
   return out;
 }
 
-constexpr EncoderFamily kMadeUpEncoder = {
+constexpr families::EncoderFamily kMadeUpEncoder = {
     .model_type = "made-up",
     .read_json =
-        [](const JsonObject& config, EncoderConfig* out) {
-          return ReadBertLike(config, {.vocab_size = 200, .types = 2, .norm_epsilon = 0.5}, out);
+        [](const JsonObject& config, families::EncoderConfig* out) {
+          return families::ReadBertLike(config,
+                                        {.vocab_size = 200, .types = 2, .norm_epsilon = 0.5}, out);
         },
     .architecture = MadeUpArchitecture(),
 };
 
-std::vector<float> EmbeddingOf(const std::string& path, Backend* backend) {
-  const auto folder = ModelFolder::Read(path);
+std::vector<float> EmbeddingOf(const std::string& path, program::Backend* backend) {
+  const auto folder = families::ModelFolder::Read(path);
   EXPECT_TRUE(folder.ok()) << folder.status().ToString();
   if (!folder.ok()) return {};
-  const auto model = EncoderModel::Load(*folder, backend);
+  const auto model = models::EncoderModel::Load(*folder, backend);
   EXPECT_TRUE(model.ok()) << model.status().ToString();
   if (!model.ok()) return {};
   const std::vector<int32_t> ids = {2, 17, 99, 3}, types(4), offsets = {0, 4};
-  std::vector<float> row(static_cast<size_t>((*model)->OutputWidth(EncoderOutput::kPooled)));
-  const Status run =
-      EncoderSession(model->get()).Run({ids, types, offsets, {}}, EncoderOutput::kPooled, row);
+  std::vector<float> row(
+      static_cast<size_t>((*model)->OutputWidth(program::EncoderOutput::kPooled)));
+  const Status run = models::EncoderSession(model->get())
+                         .Run({ids, types, offsets, {}}, program::EncoderOutput::kPooled, row);
   EXPECT_TRUE(run.ok()) << run.ToString();
   return row;
 }
@@ -168,13 +174,14 @@ TEST(MadeUpFamily, AnEncoderEmbeds) {
               {epsilon, ""},
               {"word_embeddings", "word_embaddings"}},
              made_up);
-  EXPECT_THAT(ModelFolder::Read(made_up.text()).status().message(), HasSubstr("'made-up'"));
-  const ScopedFamily<EncoderFamily> scope(kMadeUpEncoder);
-  const auto backend = *NewCpuBackend({2, false, ""});
+  EXPECT_THAT(families::ModelFolder::Read(made_up.text()).status().message(),
+              HasSubstr("'made-up'"));
+  const families::ScopedFamily<families::EncoderFamily> scope(kMadeUpEncoder);
+  const auto backend = *cpu::NewCpuBackend({2, false, ""});
   const std::vector<float> same = EmbeddingOf(known.text(), backend.get());
   EXPECT_FALSE(same.empty());
   EXPECT_EQ(EmbeddingOf(made_up.text(), backend.get()), same);
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -2,10 +2,10 @@
 
 #include "sample/standard_sampling.h"
 
-namespace penstock {
+namespace penstock::generate {
 
-void OverrideDefaults(const GenerationDefaults& given, TextModel* model) {
-  OverrideDefaults(given, &model->defaults);
+void OverrideDefaults(const sample::GenerationDefaults& given, TextModel* model) {
+  sample::OverrideDefaults(given, &model->defaults);
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

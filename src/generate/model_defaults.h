@@ -3,9 +3,9 @@
 
 #include "generate/text_model.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 // As OverrideDefaults (sample/standard_sampling.h), of a model that no request has seen yet.
-void OverrideDefaults(const GenerationDefaults& given, TextModel* model);
+void OverrideDefaults(const sample::GenerationDefaults& given, TextModel* model);
 
-}  // namespace penstock
+}  // namespace penstock::generate

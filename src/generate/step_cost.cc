@@ -11,7 +11,7 @@
 #include "gate/bulk_turn.h"
 #include "kv/cache_pools.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 // Two numbers of rows for the kernels of many rows, few enough that a large model takes a moment.
@@ -48,13 +48,13 @@ namespace {
 // Runs steps and times them.
 class Stopwatch {
  public:
-  Stopwatch(ProgramRun* run, int32_t context, ComputeGate* gate,
+  Stopwatch(program::ProgramRun* run, int32_t context, gate::ComputeGate* gate,
             const std::function<Clock::time_point()>& now)
       : run_(run),
         gate_(gate),
         now_(now),
         ids_(static_cast<size_t>(std::min(kManyRows, context)), 0),
-        tables_(TablesOfOneText(run->groups(), context, kManyRows)) {}
+        tables_(kv::TablesOfOneText(run->groups(), context, kManyRows)) {}
 
   int32_t most() const { return static_cast<int32_t>(ids_.size()); }
 
@@ -63,10 +63,10 @@ class Stopwatch {
   Expected<double> Seconds(int32_t rows, int32_t past) {
     double best = INFINITY;
     for (int repeat = 0; repeat < 2; ++repeat) {
-      std::optional<BulkTurn> turn;
+      std::optional<gate::BulkTurn> turn;
       if (gate_ != nullptr) turn.emplace(gate_);
       const bool long_rope = run_->LongRope(static_cast<size_t>(past + rows));
-      const SingleSequence sequence(rows, past, tables_, long_rope);
+      const program::SingleSequence sequence(rows, past, tables_, long_rope);
       const int32_t last = rows - 1;
       const auto begin = Now();
       PENSTOCK_RETURN_IF_ERROR(
@@ -79,8 +79,8 @@ class Stopwatch {
  private:
   Clock::time_point Now() const { return now_ ? now_() : Clock::now(); }
 
-  ProgramRun* const run_;
-  ComputeGate* const gate_;
+  program::ProgramRun* const run_;
+  gate::ComputeGate* const gate_;
   const std::function<Clock::time_point()>& now_;
   std::vector<int32_t> ids_;
   const std::vector<BlockTable> tables_;
@@ -108,7 +108,8 @@ Status TimeRows(Stopwatch* watch, std::initializer_list<int32_t> targets, Timed*
 
 }  // namespace
 
-Expected<StepCost> MeasureStepCost(ProgramRun* run, int32_t context, ComputeGate* gate,
+Expected<StepCost> MeasureStepCost(program::ProgramRun* run, int32_t context,
+                                   gate::ComputeGate* gate,
                                    const std::function<Clock::time_point()>& now) {
   Stopwatch watch(run, context, gate, now);
   StepCost cost;
@@ -182,4 +183,4 @@ void StepCostFit::FitMany(double rows, double seconds) {
   cost_.row_s *= scale;
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

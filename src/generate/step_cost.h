@@ -9,7 +9,7 @@
 #include "gate/compute_gate.h"
 #include "program/program_run.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 // Of the rows of a step, and of its work: the sum over rows of the positions they attend to. Up to
 // kFewRows rows kernels unpack weights as they multiply, and a row more costs little; with more
@@ -38,7 +38,8 @@ struct StepCost {
 // Runs a few steps on the first blocks of `run`, which hold nothing that is needed, each in a turn
 // of the bulk class of `gate` (null: none), with as many rows as about 25 ms allow: others wait for
 // a step. `context`: the most tokens of a sequence. `now`: the clock; null: Clock.
-Expected<StepCost> MeasureStepCost(ProgramRun* run, int32_t context, ComputeGate* gate,
+Expected<StepCost> MeasureStepCost(program::ProgramRun* run, int32_t context,
+                                   gate::ComputeGate* gate,
                                    const std::function<Clock::time_point()>& now = nullptr);
 
 // Fits a StepCost to the steps of a model as they come, the latest counting most.
@@ -59,4 +60,4 @@ class StepCostFit {
   double spread_ = 0, together_ = 0;  // variance of rows; covariance of rows and seconds
 };
 
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -6,16 +6,16 @@
 #include <algorithm>
 #include <vector>
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 // A model whose steps take what `truth` says, while they move the clock.
-class TimedRun final : public ProgramRun {
+class TimedRun final : public program::ProgramRun {
  public:
   explicit TimedRun(const StepCost& truth) : truth_(truth) {}
   uint64_t block_bytes(size_t) const override { return 0; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(size_t /*index*/, const PackedBatch& batch,
+  Status Run(size_t /*index*/, const program::PackedBatch& batch,
              std::span<float* const> /*sinks*/) override {
     const auto rows = static_cast<int32_t>(batch.ids.size());
     const double seconds = truth_.Seconds(rows, StepCost::Work(rows, batch.cached[0].past));
@@ -101,4 +101,4 @@ TEST(StepCostFit, StepsOfOneSizeScaleTheLine) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -4,7 +4,7 @@
 
 #include "sched/clock_math.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 bool IsBulk(const DecodeSequence* sequence) {
@@ -136,7 +136,7 @@ void StepFormer::TakePrompts(std::vector<DecodeSequence*>* running, const StepDe
   // The time its prompt takes, less the time it has waited.
   const auto rank = [&](const DecodeSequence* sequence) {
     return sequence->remaining() * limits_.cost.row_s -
-           Seconds(demand.now - sequence->owner->submitted);
+           sched::Seconds(demand.now - sequence->owner->submitted);
   };
   std::stable_sort(prompts_.begin(), prompts_.end(),
                    [&](const DecodeSequence* a, const DecodeSequence* b) {
@@ -169,4 +169,4 @@ void StepFormer::TakePrompts(std::vector<DecodeSequence*>* running, const StepDe
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

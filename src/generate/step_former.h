@@ -8,7 +8,7 @@
 #include "generate/decode_sequence.h"
 #include "generate/step_cost.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 struct StepLimits {
   int32_t rows_max = 1;
@@ -70,4 +70,4 @@ class StepFormer {
   double error_ = 1;
 };
 
-}  // namespace penstock
+}  // namespace penstock::generate

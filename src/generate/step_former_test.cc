@@ -9,14 +9,14 @@
 #include "cpu/cpu_backend.h"
 #include "generate/tiny_model_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 using testing::ElementsAre;
 
 class StepFormerTest : public testing::Test {
  protected:
-  StepFormerTest() : tiny_(1024, *NewCpuBackend({1, false, ""})), pools_(64) {
+  StepFormerTest() : tiny_(1024, *cpu::NewCpuBackend({1, false, ""})), pools_(64) {
     // 1 ms a row beyond 10 ms.
     limits_.cost = {0.010, 0.010, 0.010, 0.001, 0};
     limits_.rows_max = 600;
@@ -56,7 +56,7 @@ class StepFormerTest : public testing::Test {
 
   StepLimits limits_;
   TinyModel tiny_;
-  CachePools pools_;
+  kv::CachePools pools_;
   Clock::time_point now_ = Clock::time_point() + std::chrono::hours(1);
   std::vector<std::unique_ptr<DecodeSequence>> all_;
   std::vector<DecodeSequence*> running_, preempted_;
@@ -175,4 +175,4 @@ TEST_F(StepFormerTest, BulkWaitsWhereOthersHoldAllBlocks) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -11,7 +11,7 @@
 #include "sample/standard_sampling.h"
 #include "text/gguf_tokenizer.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 // The least that a context is cut to.
@@ -26,18 +26,18 @@ void Add(std::vector<int32_t>* ids, std::span<const int32_t> more) {
   ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
 }
 
-Expected<std::unique_ptr<Tokenizer>> LoadTokenizer(const DecoderFiles& files) {
+Expected<std::unique_ptr<text::Tokenizer>> LoadTokenizer(const families::DecoderFiles& files) {
   if (!files.tokenizer) {
     return Status::Unsupported(files.path + " has no tokenizer (tokenizer.json)", "tokenizer");
   }
-  if (files.tokenizer->gguf == nullptr) return Tokenizer::FromFile(files.tokenizer->path);
-  return TokenizerFromGguf(*files.tokenizer->gguf);
+  if (files.tokenizer->gguf == nullptr) return text::Tokenizer::FromFile(files.tokenizer->path);
+  return text::TokenizerFromGguf(*files.tokenizer->gguf);
 }
 
 // By the ids of the model where its files do not say the texts.
-std::vector<std::pair<std::string, std::string>> SpecialTokensOf(const DecoderFiles& files,
-                                                                 const Tokenizer& tokenizer) {
-  const SpecialTokenTexts& said = files.special_tokens;
+std::vector<std::pair<std::string, std::string>> SpecialTokensOf(
+    const families::DecoderFiles& files, const text::Tokenizer& tokenizer) {
+  const families::SpecialTokenTexts& said = files.special_tokens;
   std::vector<std::pair<std::string, std::string>> tokens;
   for (const auto& [name, text] : said.by_name) {
     if (!text.empty()) tokens.emplace_back(name, text);
@@ -53,9 +53,9 @@ std::vector<std::pair<std::string, std::string>> SpecialTokensOf(const DecoderFi
 
 }  // namespace
 
-Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOptions& options,
-                                const Backend& backend) {
-  const DecoderConfig& config = files.config;
+Expected<int32_t> ChooseContext(const families::DecoderFiles& files,
+                                const TextModelOptions& options, const program::Backend& backend) {
+  const families::DecoderConfig& config = files.config;
   const int64_t asked = options.context > 0 ? options.context : config.context;
   if (asked > config.context) {
     return Status::InvalidArgument(
@@ -87,11 +87,12 @@ Expected<int32_t> ChooseContext(const DecoderFiles& files, const TextModelOption
   return static_cast<int32_t>(cut);
 }
 
-Expected<GenerationDefaults> ReadGenerationDefaults(const DecoderFiles& files) {
+Expected<sample::GenerationDefaults> ReadGenerationDefaults(const families::DecoderFiles& files) {
   if (!files.generation_config_path.empty()) {
-    return GenerationDefaults::FromFile(files.generation_config_path, files.config.vocab_size);
+    return sample::GenerationDefaults::FromFile(files.generation_config_path,
+                                                files.config.vocab_size);
   }
-  GenerationDefaults defaults;
+  sample::GenerationDefaults defaults;
   defaults.temperature = files.sampling.temperature;
   defaults.top_k = files.sampling.top_k;
   defaults.top_p = files.sampling.top_p;
@@ -100,17 +101,18 @@ Expected<GenerationDefaults> ReadGenerationDefaults(const DecoderFiles& files) {
   return defaults;
 }
 
-Expected<std::unique_ptr<TextModel>> TextModel::Load(const std::string& path, Backend* backend,
+Expected<std::unique_ptr<TextModel>> TextModel::Load(const std::string& path,
+                                                     program::Backend* backend,
                                                      const TextModelOptions& options) {
-  PENSTOCK_ASSIGN_OR_RETURN(const DecoderFiles files, DecoderFiles::Open(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const families::DecoderFiles files, families::DecoderFiles::Open(path));
   auto model = std::make_unique<TextModel>();
   PENSTOCK_ASSIGN_OR_RETURN(model->defaults, ReadGenerationDefaults(files));
-  CompleteDefaults(files.chat_template, &model->defaults);
+  sample::CompleteDefaults(files.chat_template, &model->defaults);
   PENSTOCK_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(files));
-  DecoderOptions decoder;
+  models::DecoderOptions decoder;
   decoder.dtype = options.dtype;
   PENSTOCK_ASSIGN_OR_RETURN(decoder.context, ChooseContext(files, options, *backend));
-  PENSTOCK_ASSIGN_OR_RETURN(model->decoder, DecoderModel::Load(files, backend, decoder));
+  PENSTOCK_ASSIGN_OR_RETURN(model->decoder, models::DecoderModel::Load(files, backend, decoder));
   Add(&model->end_ids, files.config.end_ids);
   Add(&model->end_ids, model->defaults.eos_token_ids);
   model->cache_type = options.cache_type;
@@ -121,15 +123,16 @@ Expected<std::unique_ptr<TextModel>> TextModel::Load(const std::string& path, Ba
 }
 
 std::vector<uint64_t> TextModel::cache_block_bytes() const {
-  const std::vector<CacheGroup> groups = CacheGroups(decoder->program());
+  const std::vector<CacheGroup> groups = program::CacheGroups(decoder->program());
   const auto layer_bytes = static_cast<uint64_t>(KvBytesPerLayer(decoder->config(), cache_type));
   std::vector<uint64_t> bytes(groups.size());
-  for (const Op& op : decoder->program().ops) {
-    const auto* attention = std::get_if<AttentionOp>(&op);
+  for (const program::Op& op : decoder->program().ops) {
+    const auto* attention = std::get_if<program::AttentionOp>(&op);
     if (attention == nullptr) continue;
-    bytes[CacheGroupOf(attention->shape, groups)] += layer_bytes * uint64_t{kKvBlockTokens};
+    bytes[program::CacheGroupOf(attention->shape, groups)] +=
+        layer_bytes * uint64_t{kKvBlockTokens};
   }
   return bytes;
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

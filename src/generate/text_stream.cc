@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <utility>
 
-namespace penstock {
+namespace penstock::generate {
 
 size_t VocabularyOf(const TextModel& model) {
-  const Program& program = model.decoder->program();
+  const program::Program& program = model.decoder->program();
   return static_cast<size_t>(program.values[program.result].width);
 }
 
-Status CheckLengths(size_t prompt, const SamplingOptions& sampling, int32_t context) {
+Status CheckLengths(size_t prompt, const sample::SamplingOptions& sampling, int32_t context) {
   if (prompt == 0) return Status::InvalidArgument("the prompt has no token", "prompt");
   if (prompt >= static_cast<size_t>(context)) {
     return Status::InvalidArgument(
@@ -30,42 +30,44 @@ Status CheckLengths(size_t prompt, const SamplingOptions& sampling, int32_t cont
   return Status::Ok();
 }
 
-size_t MostTokens(const TextModel& model, const SamplingOptions& sampling, size_t prompt) {
+size_t MostTokens(const TextModel& model, const sample::SamplingOptions& sampling, size_t prompt) {
   const auto most = static_cast<size_t>(sampling.max_tokens.value_or(model.context()));
   return std::min(static_cast<size_t>(model.context()), prompt + most);
 }
 
-Status TextStream::Check(const TextModel& model, const SamplingOptions& sampling) {
+Status TextStream::Check(const TextModel& model, const sample::SamplingOptions& sampling) {
   PENSTOCK_RETURN_IF_ERROR(sampling.Check(static_cast<int32_t>(VocabularyOf(model))));
-  return CheckStopStrings(sampling.stop);
+  return sample::CheckStopStrings(sampling.stop);
 }
 
-int64_t TextStream::HeapBytes(const TextModel& model, const SamplingOptions& sampling,
+int64_t TextStream::HeapBytes(const TextModel& model, const sample::SamplingOptions& sampling,
                               size_t prompt) {
   // The decoder of its bytes, pieces of text, the last token's alternatives.
   constexpr int64_t kPieces = 4096;
   const size_t vocabulary = VocabularyOf(model);
-  int64_t bytes = kPieces + Sampler::HeapBytes(sampling, static_cast<int32_t>(vocabulary),
-                                               MostTokens(model, sampling, prompt));
+  int64_t bytes = kPieces + sample::Sampler::HeapBytes(sampling, static_cast<int32_t>(vocabulary),
+                                                       MostTokens(model, sampling, prompt));
   // A byte of a stop string has a border, and may be held back.
   for (const std::string& stop : sampling.stop)
     bytes += 128 + 8 * static_cast<int64_t>(stop.size());
   return bytes;
 }
 
-Expected<TextStream> TextStream::Make(const TextModel& model, const SamplingOptions& sampling,
+Expected<TextStream> TextStream::Make(const TextModel& model,
+                                      const sample::SamplingOptions& sampling,
                                       std::span<const int32_t> prompt, size_t parts_max,
                                       const std::vector<int32_t>& shown,
-                                      std::shared_ptr<SamplerScratch> scratch) {
+                                      std::shared_ptr<sample::SamplerScratch> scratch) {
   const size_t vocabulary = VocabularyOf(model);
   const auto context = static_cast<size_t>(model.context());
   const size_t tokens_max = MostTokens(model, sampling, prompt.size());
-  FinishCheck finish(sampling, model.end_ids);
-  PENSTOCK_ASSIGN_OR_RETURN(Sampler sampler,
-                            Sampler::Make(sampling, static_cast<int32_t>(vocabulary), tokens_max,
-                                          parts_max, finish.ends(), std::move(scratch)));
-  PENSTOCK_ASSIGN_OR_RETURN(StopStrings stops,
-                            StopStrings::Make(sampling.stop, sampling.include_stop));
+  sample::FinishCheck finish(sampling, model.end_ids);
+  PENSTOCK_ASSIGN_OR_RETURN(
+      sample::Sampler sampler,
+      sample::Sampler::Make(sampling, static_cast<int32_t>(vocabulary), tokens_max, parts_max,
+                            finish.ends(), std::move(scratch)));
+  PENSTOCK_ASSIGN_OR_RETURN(sample::StopStrings stops,
+                            sample::StopStrings::Make(sampling.stop, sampling.include_stop));
   sampler.AddPrompt(prompt);
   auto decoder = model.tokenizer->NewStreamDecoder(/*skip_special_tokens=*/true, shown);
   // The text goes on after the prompt: a word that begins with a space keeps it.
@@ -80,35 +82,35 @@ void TextStream::End(FinishReason reason) {
   if (!stops_.Push(decoder_->Finish(), &text_, may_end)) stops_.Finish(&text_);
 }
 
-PickWant TextStream::want() const {
-  if (sampler_.row_need() == RowNeed::kAlways) return PickWant::kRow;
-  return sampler_.wants_sums() ? PickWant::kBestAndSums : PickWant::kBest;
+program::PickWant TextStream::want() const {
+  if (sampler_.row_need() == sample::RowNeed::kAlways) return program::PickWant::kRow;
+  return sampler_.wants_sums() ? program::PickWant::kBestAndSums : program::PickWant::kBest;
 }
 
-Status TextStream::Take(ProgramRun* run, size_t pick) {
-  const FoundLogits found = run->Found(pick);
-  Logits logits = {{}, found.parts, found.blocks};
-  if (sampler_.row_need() != RowNeed::kNever || found.parts.empty()) {
+Status TextStream::Take(program::ProgramRun* run, size_t pick) {
+  const program::FoundLogits found = run->Found(pick);
+  sample::Logits logits = {{}, found.parts, found.blocks};
+  if (sampler_.row_need() != sample::RowNeed::kNever || found.parts.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(logits.row, run->Row(pick));
   }
   return Take(logits);
 }
 
-Status TextStream::Take(const Logits& logits) {
+Status TextStream::Take(const sample::Logits& logits) {
   text_.clear();
-  SampledToken sampled;
+  sample::SampledToken sampled;
   PENSTOCK_RETURN_IF_ERROR(sampler_.Sample(logits, static_cast<uint64_t>(length_), &sampled));
   sampler_.Accept(sampled.id);
   token_.id = sampled.id;
   token_.logprob = sampled.logprob;
   token_.top.assign(sampled.top.begin(), sampled.top.end());
-  const Finish finish = finish_.After(sampled.id, ++generated_);
+  const sample::Finish finish = finish_.After(sampled.id, ++generated_);
   ++length_;
-  if (finish == Finish::kStopToken) {
+  if (finish == sample::Finish::kStopToken) {
     End(FinishReason::kStop);
   } else if (stops_.Push(decoder_->Push(sampled.id), &text_, generated_ > min_tokens_)) {
     end_ = FinishReason::kStop;
-  } else if (finish == Finish::kLength) {
+  } else if (finish == sample::Finish::kLength) {
     End(FinishReason::kLength);
   } else if (length_ >= context_) {
     End(FinishReason::kContext);
@@ -116,4 +118,4 @@ Status TextStream::Take(const Logits& logits) {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -19,30 +19,31 @@
 #include "sample/sampler.h"
 #include "sample/stop_strings.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 // Not thread-safe. Allocates nothing after Make, but for log-probabilities and long pieces of text.
 class TextStream {
  public:
   // `parts_max`: ProgramRun::parts_max. `shown`: as DecodeJob::shown. `scratch`: of streams that take
   // their tokens in turns; null: one of its own. The model must outlive it. Errors as Check.
-  static Expected<TextStream> Make(const TextModel& model, const SamplingOptions& sampling,
+  static Expected<TextStream> Make(const TextModel& model, const sample::SamplingOptions& sampling,
                                    std::span<const int32_t> prompt, size_t parts_max,
                                    const std::vector<int32_t>& shown = {},
-                                   std::shared_ptr<SamplerScratch> scratch = nullptr);
+                                   std::shared_ptr<sample::SamplerScratch> scratch = nullptr);
   // kInvalidArgument as SamplingOptions::Check, or as CheckStopStrings.
-  static Status Check(const TextModel& model, const SamplingOptions& sampling);
+  static Status Check(const TextModel& model, const sample::SamplingOptions& sampling);
   // At most so many bytes are allocated for one, beside its scratch.
-  static int64_t HeapBytes(const TextModel& model, const SamplingOptions& sampling, size_t prompt);
+  static int64_t HeapBytes(const TextModel& model, const sample::SamplingOptions& sampling,
+                           size_t prompt);
 
   // What a step has to find of the logits that Take is given next.
-  PickWant want() const;
+  program::PickWant want() const;
   uint64_t seed() const { return sampler_.seed(); }
 
   // Chooses the next token from a pick of the last step, or from logits. kInternal: logits that
   // are not finite.
-  Status Take(ProgramRun* run, size_t pick);
-  Status Take(const Logits& logits);
+  Status Take(program::ProgramRun* run, size_t pick);
+  Status Take(const sample::Logits& logits);
 
   // Of the last Take.
   const GeneratedToken& token() const { return token_; }
@@ -54,8 +55,8 @@ class TextStream {
   int stop_string() const { return stops_.matched(); }
 
  private:
-  TextStream(Sampler sampler, FinishCheck finish, StopStrings stops,
-             std::unique_ptr<StreamDecoder> decoder, size_t length, size_t context,
+  TextStream(sample::Sampler sampler, sample::FinishCheck finish, sample::StopStrings stops,
+             std::unique_ptr<text::StreamDecoder> decoder, size_t length, size_t context,
              int32_t min_tokens)
       : sampler_(std::move(sampler)),
         finish_(std::move(finish)),
@@ -66,10 +67,10 @@ class TextStream {
         min_tokens_(min_tokens) {}
   void End(FinishReason reason);
 
-  Sampler sampler_;
-  FinishCheck finish_;
-  StopStrings stops_;
-  std::unique_ptr<StreamDecoder> decoder_;
+  sample::Sampler sampler_;
+  sample::FinishCheck finish_;
+  sample::StopStrings stops_;
+  std::unique_ptr<text::StreamDecoder> decoder_;
   size_t length_;  // tokens of prompt and text
   const size_t context_;
   const int32_t min_tokens_;
@@ -83,10 +84,10 @@ class TextStream {
 size_t VocabularyOf(const TextModel& model);
 
 // The most tokens of prompt and text together.
-size_t MostTokens(const TextModel& model, const SamplingOptions& sampling, size_t prompt);
+size_t MostTokens(const TextModel& model, const sample::SamplingOptions& sampling, size_t prompt);
 
 // kInvalidArgument, field prompt: empty, or not shorter than the context; field max_tokens: they do
 // not fit beside the prompt. Messages have both numbers.
-Status CheckLengths(size_t prompt, const SamplingOptions& sampling, int32_t context);
+Status CheckLengths(size_t prompt, const sample::SamplingOptions& sampling, int32_t context);
 
-}  // namespace penstock
+}  // namespace penstock::generate

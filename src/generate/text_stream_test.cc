@@ -6,7 +6,7 @@
 #include "cpu/cpu_backend.h"
 #include "generate/tiny_model_test_util.h"
 
-namespace penstock {
+namespace penstock::generate {
 namespace {
 
 // "<s>" is a special token that does not end the text, as tool-call markers are.
@@ -22,7 +22,7 @@ struct Taken {
 class TextStreamTest : public testing::Test {
  protected:
   // Has a stream take the letters of `letters`, '#' for the marker.
-  Taken Take(const std::string& letters, SamplingOptions options, bool shown = true) {
+  Taken Take(const std::string& letters, sample::SamplingOptions options, bool shown = true) {
     options.temperature = 0;
     const std::vector<int32_t> ids = shown ? std::vector<int32_t>{kMarker} : std::vector<int32_t>();
     auto stream =
@@ -32,7 +32,7 @@ class TextStreamTest : public testing::Test {
     for (const char letter : letters) {
       std::vector<float> row(kTinyVocabulary, 0);
       row[static_cast<size_t>(letter == '#' ? kMarker : TinyId(letter))] = 9;
-      EXPECT_TRUE(stream->Take(Logits{row, {}, {}}).ok());
+      EXPECT_TRUE(stream->Take(sample::Logits{row, {}, {}}).ok());
       taken.pieces.emplace_back(stream->text());
       taken.text += stream->text();
       taken.end = stream->end();
@@ -41,13 +41,13 @@ class TextStreamTest : public testing::Test {
     taken.stop_string = stream->stop_string();
     return taken;
   }
-  static SamplingOptions Stops(std::vector<std::string> stop) {
-    SamplingOptions options;
+  static sample::SamplingOptions Stops(std::vector<std::string> stop) {
+    sample::SamplingOptions options;
     options.stop = std::move(stop);
     return options;
   }
 
-  TinyModel tiny_{64, *NewCpuBackend({1, false, ""})};
+  TinyModel tiny_{64, *cpu::NewCpuBackend({1, false, ""})};
 };
 
 TEST_F(TextStreamTest, SpecialTokensAreLeftOutUnlessTheyAreShown) {
@@ -77,7 +77,7 @@ TEST_F(TextStreamTest, AMarkerMayBePartOfAStopString) {
 }
 
 TEST_F(TextStreamTest, StopStringsOfTheFirstTokensAreText) {
-  SamplingOptions options = Stops({"ab"});
+  sample::SamplingOptions options = Stops({"ab"});
   options.min_tokens = 3;
   const Taken taken = Take("ababc", options);
   EXPECT_EQ(taken.text, "ab") << "the first is text, the second ends with the fourth token";
@@ -85,4 +85,4 @@ TEST_F(TextStreamTest, StopStringsOfTheFirstTokensAreText) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -14,7 +14,7 @@
 #include "generate/text_model.h"
 #include "program/backend.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 // Ids of TinyModel: <s>, </s>, then a to z and the space, each a token.
 inline constexpr int32_t kTinyBegin = 0, kTinyEnd = 1, kTinyVocabulary = 29;
@@ -23,16 +23,16 @@ inline int32_t TinyId(char letter) { return letter == ' ' ? 28 : 2 + letter - 'a
 class TinyModel {
  public:
   // window: of one of the two layers; 0: none.
-  TinyModel(int32_t context, std::unique_ptr<Backend> backend, int32_t window = 0,
-            RopeScaling scaling = {})
+  TinyModel(int32_t context, std::unique_ptr<program::Backend> backend, int32_t window = 0,
+            families::RopeScaling scaling = {})
       : backend_(std::move(backend)) {
     FillFiles(context);
     files_.config.rope_scaling = std::move(scaling);
     files_.config.layers.front().window = window;
-    auto decoder = DecoderModel::Load(files_, backend_.get(), {DType::kF32, 0});
+    auto decoder = models::DecoderModel::Load(files_, backend_.get(), {numbers::DType::kF32, 0});
     EXPECT_TRUE(decoder.ok()) << decoder.status().ToString();
     model_.decoder = *std::move(decoder);
-    auto tokenizer = Tokenizer::FromJson(TokenizerJson());
+    auto tokenizer = text::Tokenizer::FromJson(TokenizerJson());
     EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
     model_.tokenizer = *std::move(tokenizer);
     model_.end_ids = {kTinyEnd};
@@ -40,9 +40,9 @@ class TinyModel {
 
   const TextModel& model() const { return model_; }
   // Longrope that changes what the model says: short factors up to `original` tokens.
-  static RopeScaling Longrope(int32_t original) {
-    RopeScaling scaling;
-    scaling.kind = RopeScalingKind::kLongrope;
+  static families::RopeScaling Longrope(int32_t original) {
+    families::RopeScaling scaling;
+    scaling.kind = families::RopeScalingKind::kLongrope;
     scaling.original_context = original;
     scaling.attention_factor = 1.25f;
     for (int32_t i = 0; i < kHeadSize / 2; ++i) {
@@ -69,21 +69,21 @@ class TinyModel {
  private:
   static constexpr int32_t kHidden = 32, kHeads = 2, kHeadSize = 16, kInner = 48, kLayers = 2;
 
-  TensorRecord Tensor(std::vector<int64_t> shape, float mean, float spread) {
+  files::TensorRecord Tensor(std::vector<int64_t> shape, float mean, float spread) {
     size_t count = 1;
     for (const int64_t size : shape) count *= static_cast<size_t>(size);
     std::normal_distribution<float> normal(mean, spread);
     std::vector<float>& values = memory_.emplace_back(count);
     for (float& x : values) x = normal(random_);
-    return {"", DType::kF32, std::move(shape), std::as_bytes(std::span(values))};
+    return {"", numbers::DType::kF32, std::move(shape), std::as_bytes(std::span(values))};
   }
-  TensorRecord Matrix(int64_t rows, int64_t columns) {
+  files::TensorRecord Matrix(int64_t rows, int64_t columns) {
     return Tensor({rows, columns}, 0, 1 / std::sqrt(static_cast<float>(columns)));
   }
-  TensorRecord Norm() { return Tensor({kHidden}, 1, 0.1f); }
+  files::TensorRecord Norm() { return Tensor({kHidden}, 1, 0.1f); }
 
   void FillFiles(int32_t context) {
-    DecoderConfig& config = files_.config;
+    families::DecoderConfig& config = files_.config;
     config.architecture = "llama";
     config.vocab_size = kTinyVocabulary;
     config.hidden_size = kHidden;
@@ -95,12 +95,12 @@ class TinyModel {
     config.rms_epsilon = 1e-5f;
     config.attention_scale = 1 / std::sqrt(static_cast<float>(kHeadSize));
     config.layers.resize(kLayers, {.rope_theta = 10000});
-    DecoderTensors& tensors = files_.tensors;
+    families::DecoderTensors& tensors = files_.tensors;
     tensors.embedding = Matrix(kTinyVocabulary, kHidden);
     tensors.output_norm = Norm();
     tensors.output = {Matrix(kTinyVocabulary, kHidden), {}};
     for (int32_t i = 0; i < kLayers; ++i) {
-      DecoderLayerTensors layer;
+      families::DecoderLayerTensors layer;
       layer.attention_norm = Norm();
       layer.q = {Matrix(kHeads * kHeadSize, kHidden), {}};
       layer.k = {Matrix(kHeadSize, kHidden), {}};
@@ -116,9 +116,9 @@ class TinyModel {
 
   std::mt19937 random_{7};
   std::list<std::vector<float>> memory_;
-  DecoderFiles files_;
-  std::unique_ptr<Backend> backend_;
+  families::DecoderFiles files_;
+  std::unique_ptr<program::Backend> backend_;
   TextModel model_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::generate

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace penstock {
+namespace penstock::generate {
 
 void WaitingTexts::Add(const std::shared_ptr<TakenJob>& job) {
   job->place = Join(*job);
@@ -24,7 +24,7 @@ void WaitingTexts::Add(std::unique_ptr<DecodeSequence> preempted) noexcept {
 
 auto WaitingTexts::next() const -> Next {
   const uint32_t line = share_.Next();
-  if (line == FairShare::kNone) return {};
+  if (line == sched::FairShare::kNone) return {};
   for (const auto& one : preempted_) {
     if (one->place.line == line) return {one->owner.get(), one.get()};
   }
@@ -85,4 +85,4 @@ std::vector<std::shared_ptr<TakenJob>> WaitingTexts::FindDead(size_t count, Cloc
   return dead;
 }
 
-}  // namespace penstock
+}  // namespace penstock::generate

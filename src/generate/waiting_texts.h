@@ -18,7 +18,7 @@
 #include "generate/decode_sequence.h"
 #include "sched/fair_share.h"
 
-namespace penstock {
+namespace penstock::generate {
 
 class WaitingTexts {
  public:
@@ -58,11 +58,11 @@ class WaitingTexts {
  private:
   using Line = std::map<uint64_t, std::shared_ptr<TakenJob>>;  // by number
 
-  FairShare::Place Join(const TakenJob& job) {
+  sched::FairShare::Place Join(const TakenJob& job) {
     return share_.Join(job.job->context.client, job.job->context.client_weight);
   }
 
-  FairShare share_;
+  sched::FairShare share_;
   std::vector<Line> lines_;  // by the share's index
   size_t jobs_ = 0;          // in lines
   // In the order of arrival.
@@ -72,4 +72,4 @@ class WaitingTexts {
   uint64_t seen_number_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::generate

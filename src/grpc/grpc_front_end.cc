@@ -12,7 +12,7 @@
 #include "grpc/grpc_status.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 // The longest message of methods that need no key: it holds a name.
@@ -35,13 +35,13 @@ bool IsRead(std::string_view name) {
 struct Watched {
   explicit Watched(Clock::time_point begin) : trace(begin) {}
   CancelToken cancel;
-  RequestTrace trace;
+  metrics::RequestTrace trace;
 };
 
 }  // namespace
 
-GrpcFrontEnd::GrpcFrontEnd(Service* service, const ServerOptions& options,
-                           std::shared_ptr<SlowLog> slow_log)
+GrpcFrontEnd::GrpcFrontEnd(api::Service* service, const http::ServerOptions& options,
+                           std::shared_ptr<frontend::SlowLog> slow_log)
     : service_(service),
       stage_timers_(options.stage_timers),
       finished_log_(options.access_log, std::move(slow_log)) {}
@@ -52,8 +52,8 @@ void GrpcFrontEnd::AddMethod(const GrpcMethod& method, Start start) {
   served_.push_back({method.streams, std::move(start)});
 }
 
-void GrpcFrontEnd::Open(Metrics* metrics, const ServerOptions& options,
-                        std::shared_ptr<const KeyRing> keys) {
+void GrpcFrontEnd::Open(metrics::Metrics* metrics, const http::ServerOptions& options,
+                        std::shared_ptr<const frontend::KeyRing> keys) {
   policy_.emplace(options, methods_, std::move(keys));
   metrics_.emplace(metrics, methods_);
 }
@@ -70,12 +70,13 @@ void GrpcFrontEnd::MapStatus(std::string_view prefix, GrpcStatus (*to_grpc)(cons
 }
 
 bool GrpcFrontEnd::HasKey(GrpcCall* call) const {
-  const RouteInfo of_users = {"GRPC", methods_[static_cast<size_t>(call->request.route)].path};
+  const frontend::RouteInfo of_users = {"GRPC",
+                                        methods_[static_cast<size_t>(call->request.route)].path};
   return !policy_->CheckKey(&call->request, &of_users);
 }
 
 Status GrpcFrontEnd::CheckKey(GrpcCall* call) {
-  HttpRequest& request = call->request;
+  http::HttpRequest& request = call->request;
   const auto refusal = policy_->CheckKey(&request, &methods_[static_cast<size_t>(request.route)]);
   if (!refusal) return Status::Ok();
   metrics_->keys_refused(refusal->key_reason).Add();
@@ -97,7 +98,7 @@ Status GrpcFrontEnd::Begin(int32_t method, Rpc* rpc, GrpcCall* call) noexcept {
 }
 
 Status GrpcFrontEnd::LetIn(int32_t method, Rpc* rpc, GrpcCall* call) {
-  HttpRequest& request = call->request;
+  http::HttpRequest& request = call->request;
   request.begin = rpc->request().begin;
   request.route = method;
   request.method = "GRPC";
@@ -113,7 +114,7 @@ Status GrpcFrontEnd::LetIn(int32_t method, Rpc* rpc, GrpcCall* call) {
   for (const auto& header : rpc->request().headers) {
     if (IsRead(header.first)) request.headers.push_back(header);
   }
-  if (const std::string_view id = request.Header("x-request-id"); IsSaneRequestId(id)) {
+  if (const std::string_view id = request.Header("x-request-id"); http::IsSaneRequestId(id)) {
     request.id = id;
   }
   request.context = RequestContext();
@@ -129,9 +130,9 @@ Status GrpcFrontEnd::LetIn(int32_t method, Rpc* rpc, GrpcCall* call) {
   PENSTOCK_RETURN_IF_ERROR(policy_->Apply(&request));
   RequestContext& wanted = request.context;
   wanted.deadline = std::min(wanted.deadline, rpc->deadline());
-  const RouteInfo& info = methods_[static_cast<size_t>(method)];
+  const frontend::RouteInfo& info = methods_[static_cast<size_t>(method)];
   // What asks for no key leaves memory to what does.
-  const bool open = info.who == RouteFor::kEveryone;
+  const bool open = info.who == frontend::RouteFor::kEveryone;
   wanted.memory = service_->NewRequestMemory(open ? Priority::kBulk : wanted.priority);
   rpc->SetMemory(wanted.memory, wanted.priority);
   if (!open) return Status::Ok();
@@ -174,7 +175,7 @@ void GrpcFrontEnd::Finish(std::shared_ptr<Rpc> rpc, GrpcCall* call, const Status
 
 GrpcStatus GrpcFrontEnd::StatusOf(const Status& status, Rpc* rpc, GrpcCall* call) {
   if (status.ok()) return {};
-  if (call->request.id.empty()) call->request.id = NewRequestId();
+  if (call->request.id.empty()) call->request.id = http::NewRequestId();
   rpc->AddTrailingMetadata("x-request-id", call->request.id);
   // As over HTTP; and gRFC A6, which retry policies of clients obey.
   if (const int seconds = status.retry_after_s(); seconds > 0) {
@@ -187,7 +188,7 @@ GrpcStatus GrpcFrontEnd::StatusOf(const Status& status, Rpc* rpc, GrpcCall* call
 
 void GrpcFrontEnd::End(const Rpc& rpc, GrpcCall* call) {
   const auto now = Clock::now();
-  HttpRequest& request = call->request;
+  http::HttpRequest& request = call->request;
   GrpcCode code = rpc.code();
   if (rpc.IsCancelled()) {
     code = now >= request.context.deadline ? GrpcCode::kDeadlineExceeded : GrpcCode::kCancelled;
@@ -196,15 +197,15 @@ void GrpcFrontEnd::End(const Rpc& rpc, GrpcCall* call) {
   if (std::exchange(call->open_stream, false)) open_streams_.fetch_sub(1);
   metrics_->CountCall(request.route, code,
                       std::chrono::duration<double>(now - request.begin).count());
-  if (RequestTrace* const trace = request.context.trace.get()) {
+  if (metrics::RequestTrace* const trace = request.context.trace.get()) {
     trace->Finish(now);
     // Calls that never reached a model would only blur the percentiles.
     if (trace->rows() > 0) service_->RecordTrace(*trace);
   }
   const bool broken = code == GrpcCode::kInternal || code == GrpcCode::kUnknown;
-  const RouteInfo& route = methods_[static_cast<size_t>(request.route)];
+  const frontend::RouteInfo& route = methods_[static_cast<size_t>(request.route)];
   if (finished_log_.Wants(request, &route, now, broken)) {
-    if (request.id.empty()) request.id = NewRequestId();
+    if (request.id.empty()) request.id = http::NewRequestId();
     finished_log_.Write({.request = &request,
                          .route = &route,
                          .status = HttpStatusOfGrpc(code),
@@ -217,4 +218,4 @@ void GrpcFrontEnd::End(const Rpc& rpc, GrpcCall* call) {
   request.context = RequestContext();
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -25,17 +25,19 @@
 #include "http/message.h"
 #include "http/server_options.h"
 
-namespace penstock {
-
+namespace penstock::api {
 class Service;
+}  // namespace penstock::api
+
+namespace penstock::grpc {
 
 // What the front end knows of a call. May be used for one call after another; strings keep their
 // memory.
 struct GrpcCall {
-  HttpRequest request;       // headers are those that the front end reads; `route` is the method
-  int64_t items = -1;        // messages that a stream sent; -1: no stream
-  bool forbidden = false;    // refused for want of another key: PERMISSION_DENIED
-  bool open_stream = false;  // counted in open_streams_
+  http::HttpRequest request;  // headers are those that the front end reads; `route` is the method
+  int64_t items = -1;         // messages that a stream sent; -1: no stream
+  bool forbidden = false;     // refused for want of another key: PERMISSION_DENIED
+  bool open_stream = false;   // counted in open_streams_
 
   RequestContext& context() { return request.context; }
 };
@@ -43,7 +45,7 @@ struct GrpcCall {
 struct GrpcMethod {
   const char* path;      // "/package.Service/Method", for good
   bool streams = false;  // see Rpc
-  RouteFor who = RouteFor::kUsers;
+  frontend::RouteFor who = frontend::RouteFor::kUsers;
   bool endless = false;
 };
 
@@ -52,7 +54,8 @@ class GrpcFrontEnd {
   // Answers a call of the method `index`; on the io thread, throws nothing.
   using Start = std::function<void(int32_t index, const std::shared_ptr<Rpc>& rpc)>;
 
-  GrpcFrontEnd(Service* service, const ServerOptions& options, std::shared_ptr<SlowLog> slow_log);
+  GrpcFrontEnd(api::Service* service, const http::ServerOptions& options,
+               std::shared_ptr<frontend::SlowLog> slow_log);
 
   // Streams of methods that ask for no key, at a time. Each may hold some answers.
   static constexpr int32_t kOpenStreamsMax = 16;
@@ -60,15 +63,16 @@ class GrpcFrontEnd {
   // that are slow on purpose do not keep others out.
   static constexpr size_t kOpenCallsMax = 2048;
 
-  Service* service() const { return service_; }
+  api::Service* service() const { return service_; }
 
   // Before Open.
   void AddMethod(const GrpcMethod& method, Start start);
   // All methods were added. Keys are those of `keys`, not of the options. Service and metrics must
   // outlive it.
-  void Open(Metrics* metrics, const ServerOptions& options, std::shared_ptr<const KeyRing> keys);
+  void Open(metrics::Metrics* metrics, const http::ServerOptions& options,
+            std::shared_ptr<const frontend::KeyRing> keys);
   GrpcMetrics& metrics() { return *metrics_; }  // from Open on
-  const std::vector<RouteInfo>& methods() const { return methods_; }
+  const std::vector<frontend::RouteInfo>& methods() const { return methods_; }
   // The index of a method; -1: there is none.
   int32_t Find(std::string_view path) const;
   bool Streams(int32_t method) const { return served_[static_cast<size_t>(method)].streams; }
@@ -106,19 +110,19 @@ class GrpcFrontEnd {
     GrpcStatus (*to_grpc)(const Status&) = ToGrpc;
   };
 
-  Service* const service_;
+  api::Service* const service_;
   const bool stage_timers_;
-  std::vector<RouteInfo> methods_;
+  std::vector<frontend::RouteInfo> methods_;
   std::vector<Served> served_;  // [methods_]
   std::map<std::string_view, int32_t> by_path_;
-  std::optional<RequestPolicy> policy_;  // from Open on
-  std::optional<GrpcMetrics> metrics_;   // from Open on
+  std::optional<frontend::RequestPolicy> policy_;  // from Open on
+  std::optional<GrpcMetrics> metrics_;             // from Open on
   std::atomic<int32_t> open_streams_{0};
   std::mutex open_mutex_;
   std::vector<std::weak_ptr<Rpc>> open_calls_{kOpenCallsMax};  // guarded by open_mutex_
   size_t next_open_call_ = 0;                                  // guarded by open_mutex_
-  FinishedLog finished_log_;
+  frontend::FinishedLog finished_log_;
   LogLimit refused_keys_{5};
 };
 
-}  // namespace penstock
+}  // namespace penstock::grpc

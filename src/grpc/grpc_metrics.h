@@ -11,37 +11,39 @@
 #include "grpc/grpc_status.h"
 #include "metrics/metrics.h"
 
-namespace penstock {
-
+namespace penstock::frontend {
 struct RouteInfo;
+}  // namespace penstock::frontend
+
+namespace penstock::grpc {
 
 class GrpcMetrics {
  public:
-  GrpcMetrics(Metrics* metrics, const std::vector<RouteInfo>& methods);
+  GrpcMetrics(metrics::Metrics* metrics, const std::vector<frontend::RouteInfo>& methods);
 
   // `method` indexes the list.
   void CountCall(int32_t method, GrpcCode code, double seconds);
   // Calls let in and not ended.
-  Gauge& in_flight() { return *in_flight_; }
-  Gauge& connections() { return *connections_; }
-  Counter& connections_refused() { return *connections_refused_; }
+  metrics::Gauge& in_flight() { return *in_flight_; }
+  metrics::Gauge& connections() { return *connections_; }
+  metrics::Counter& connections_refused() { return *connections_refused_; }
   // `reason`: "missing", "unknown" or "not_admin".
-  Counter& keys_refused(std::string_view reason);
+  metrics::Counter& keys_refused(std::string_view reason);
 
  private:
   static constexpr size_t kCodes = 17;
   static constexpr std::array<std::string_view, 3> kKeyReasons = {"missing", "unknown",
                                                                   "not_admin"};
   struct Series {
-    std::array<Counter*, kCodes> by_code{};
-    Histogram* seconds = nullptr;
+    std::array<metrics::Counter*, kCodes> by_code{};
+    metrics::Histogram* seconds = nullptr;
   };
 
   std::vector<Series> series_;  // [methods]
-  Gauge* in_flight_;
-  Gauge* connections_;
-  Counter* connections_refused_;
-  std::array<Counter*, kKeyReasons.size()> keys_refused_{};
+  metrics::Gauge* in_flight_;
+  metrics::Gauge* connections_;
+  metrics::Counter* connections_refused_;
+  std::array<metrics::Counter*, kKeyReasons.size()> keys_refused_{};
 };
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -22,7 +22,7 @@
 #include "http/open_count.h"
 #include "http2/http2_handler.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 // What the parser says of messages that it refuses: without this on stderr, for every one of them.
@@ -38,7 +38,7 @@ std::string AddressOf(const std::string& host, uint16_t port) {
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-HeaderList Refusal(GrpcCode code, const std::string& message) {
+http2::HeaderList Refusal(GrpcCode code, const std::string& message) {
   return {{":status", "200"},
           {"content-type", "application/grpc"},
           {"grpc-status", std::to_string(static_cast<int>(code))},
@@ -47,9 +47,9 @@ HeaderList Refusal(GrpcCode code, const std::string& message) {
 
 }  // namespace
 
-struct GrpcServer::Impl final : Http2Handler {
-  Impl(Service* service, Metrics* metrics, const ServerOptions& options,
-       std::shared_ptr<const KeyRing> keys, std::shared_ptr<SlowLog> slow_log)
+struct GrpcServer::Impl final : http2::Http2Handler {
+  Impl(api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& options,
+       std::shared_ptr<const frontend::KeyRing> keys, std::shared_ptr<frontend::SlowLog> slow_log)
       : front_end(service, options, std::move(slow_log)), health(&front_end) {
     AddKserve(&front_end);
     AddTei(&front_end);
@@ -62,8 +62,8 @@ struct GrpcServer::Impl final : Http2Handler {
     };
   }
 
-  std::shared_ptr<Http2Receiver> OnStream(Http2Request request,
-                                          std::shared_ptr<Http2Answer> answer) override {
+  std::shared_ptr<http2::Http2Receiver> OnStream(
+      http2::Http2Request request, std::shared_ptr<http2::Http2Answer> answer) override {
     if (auto refusal = RefuseHead(request)) {
       answer->SendHeaders(*std::move(refusal), /*last=*/true);
       return nullptr;
@@ -81,8 +81,8 @@ struct GrpcServer::Impl final : Http2Handler {
     return rpc;
   }
 
-  std::shared_ptr<Http2Receiver> OnHeaderTooLarge(Http2Request,
-                                                  std::shared_ptr<Http2Answer> answer) override {
+  std::shared_ptr<http2::Http2Receiver> OnHeaderTooLarge(
+      http2::Http2Request, std::shared_ptr<http2::Http2Answer> answer) override {
     answer->SendHeaders(Refusal(GrpcCode::kResourceExhausted,
                                 "the metadata is larger than --max-header-bytes allows"),
                         /*last=*/true);
@@ -97,7 +97,7 @@ struct GrpcServer::Impl final : Http2Handler {
   Rpc::Options calls;
   bool tls = false;
   bool stopped = false;
-  std::unique_ptr<Listener> listener;  // last: ends before what it calls
+  std::unique_ptr<http::Listener> listener;  // last: ends before what it calls
 };
 
 GrpcServer::GrpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -107,34 +107,33 @@ GrpcServer::~GrpcServer() {
   while (!impl_->calls.open->WaitForZero(std::chrono::hours(1))) continue;
 }
 
-Expected<std::unique_ptr<GrpcServer>> GrpcServer::Start(Service* service, Metrics* metrics,
-                                                        const ServerOptions& server,
-                                                        const GrpcOptions& options,
-                                                        std::shared_ptr<const KeyRing> keys,
-                                                        std::shared_ptr<SlowLog> slow_log,
-                                                        std::shared_ptr<OpenCount> connections) {
+Expected<std::unique_ptr<GrpcServer>> GrpcServer::Start(
+    api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& server,
+    const GrpcOptions& options, std::shared_ptr<const frontend::KeyRing> keys,
+    std::shared_ptr<frontend::SlowLog> slow_log, std::shared_ptr<http::OpenCount> connections) {
   static std::once_flag once;
   std::call_once(once, [] { google::protobuf::SetLogHandler(LogOfProtobuf); });
   if (keys == nullptr) {
-    PENSTOCK_ASSIGN_OR_RETURN(keys, KeyRing::Make(server));
+    PENSTOCK_ASSIGN_OR_RETURN(keys, frontend::KeyRing::Make(server));
   }
-  if (slow_log == nullptr) slow_log = std::make_shared<SlowLog>(server.slow_request, metrics);
+  if (slow_log == nullptr)
+    slow_log = std::make_shared<frontend::SlowLog>(server.slow_request, metrics);
   auto impl =
       std::make_unique<Impl>(service, metrics, server, std::move(keys), std::move(slow_log));
   impl->tls = !server.tls_cert_file.empty();
-  ServerOptions listening = server;
+  http::ServerOptions listening = server;
   for (auto* keys_of : {&listening.api_keys, &listening.bulk_api_keys, &listening.admin_api_keys}) {
     keys_of->clear();
   }
   if (!options.host.empty()) listening.host = options.host;
   listening.port = options.port.value_or(0);
   const std::string& host = listening.host;
-  auto started = Listener::StartHttp2(
+  auto started = http::Listener::StartHttp2(
       impl.get(), listening,
       {.streams_max = options.streams_max, .all_connections = std::move(connections)});
   if (!started.ok()) return started.status().Annotate("gRPC");
   impl->listener = *std::move(started);
-  if (!server.AsksForKey() && !IsLoopback(host)) {
+  if (!server.AsksForKey() && !frontend::IsLoopback(host)) {
     LogWarn(
         "no API key is asked for, and gRPC on {} can be reached from other machines: anybody there "
         "can use this server",
@@ -165,4 +164,4 @@ void GrpcServer::Shutdown(std::chrono::milliseconds timeout) {
 uint16_t GrpcServer::port() const { return impl_->listener->port(); }
 bool GrpcServer::tls() const { return impl_->tls; }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

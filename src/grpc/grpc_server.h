@@ -15,7 +15,24 @@
 #include "common/status.h"
 #include "http/server_options.h"
 
-namespace penstock {
+namespace penstock::api {
+class Service;
+}  // namespace penstock::api
+
+namespace penstock::frontend {
+class KeyRing;
+class SlowLog;
+}  // namespace penstock::frontend
+
+namespace penstock::http {
+class OpenCount;
+}  // namespace penstock::http
+
+namespace penstock::metrics {
+class Metrics;
+}  // namespace penstock::metrics
+
+namespace penstock::grpc {
 
 // What the gRPC server has of its own; each is a flag of `penstock serve`. Keys, TLS, hosts and
 // logs are those of HTTP.
@@ -26,24 +43,17 @@ struct GrpcOptions {
   int32_t streams_max = 1024;
 };
 
-class KeyRing;
-class Metrics;
-class OpenCount;
-class Service;
-class SlowLog;
-
 class GrpcServer {
  public:
   // Binds, listens and serves at once; options.port is set. Service and metrics must outlive the
   // server. `keys`, `slow_log`: null: those of the options. `connections`: of all listeners, which
   // --max-connections bounds together; null: of this one alone. Fails with kInvalidArgument (an
   // option, named in field()) or kUnavailable (the address is taken).
-  static Expected<std::unique_ptr<GrpcServer>> Start(Service* service, Metrics* metrics,
-                                                     const ServerOptions& server,
-                                                     const GrpcOptions& options,
-                                                     std::shared_ptr<const KeyRing> keys = nullptr,
-                                                     std::shared_ptr<SlowLog> slow_log = nullptr,
-                                                     std::shared_ptr<OpenCount> connections = {});
+  static Expected<std::unique_ptr<GrpcServer>> Start(
+      api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& server,
+      const GrpcOptions& options, std::shared_ptr<const frontend::KeyRing> keys = nullptr,
+      std::shared_ptr<frontend::SlowLog> slow_log = nullptr,
+      std::shared_ptr<http::OpenCount> connections = {});
   ~GrpcServer();  // as Shutdown(0), and waits until no call is left
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
@@ -66,4 +76,4 @@ class GrpcServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -27,11 +27,11 @@
 #include "metrics/metrics.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
-using grpc::health::v1::HealthCheckRequest;
-using grpc::health::v1::HealthCheckResponse;
+using ::grpc::health::v1::HealthCheckRequest;
+using ::grpc::health::v1::HealthCheckResponse;
 using inference::ModelInferRequest;
 using inference::ModelInferResponse;
 using std::chrono::milliseconds;
@@ -47,31 +47,31 @@ class ServerTest : public testing::Test {
  protected:
   // "add", "identity" and "slow" (50 ms a run).
   void SetUp() override { Serve(); }
-  void Serve(const ServerOptions& server = {}, const ServiceOptions& limits = {}) {
+  void Serve(const http::ServerOptions& server = {}, const api::ServiceOptions& limits = {}) {
     Stop();
-    registry_ = std::make_unique<Registry>(
+    registry_ = std::make_unique<registry::Registry>(
         nullptr, &metrics_,
-        [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
-          TensorEngineOptions tensors = spec.options.tensors;
+        [this](const registry::ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
+          engine::TensorEngineOptions tensors = spec.options.tensors;
           tensors.name = spec.name;
           PENSTOCK_ASSIGN_OR_RETURN(
-              std::unique_ptr<Model> model,
-              TensorEngine::Load(spec.reference, tensors, nullptr, &metrics_));
+              std::unique_ptr<engine::Model> model,
+              engine::TensorEngine::Load(spec.reference, tensors, nullptr, &metrics_));
           return model;
         },
-        RegistryOptions());
+        registry::RegistryOptions());
     for (const auto& [name, reference] : std::vector<std::pair<const char*, const char*>>{
              {"add", "builtin:add?type=INT32&shape=2&batch=8"},
              {"identity", "builtin:identity?type=FP32&shape=-1&batch=8"},
              {"slow", "builtin:slow?ms=50&type=INT32&shape=1&batch=1"}}) {
-      ModelSpec spec;
+      registry::ModelSpec spec;
       spec.name = name;
       spec.reference = reference;
       ASSERT_TRUE(registry_->Add(std::move(spec)).ok());
     }
     registry_->StartLoading();
     ASSERT_TRUE(registry_->WaitLoaded().ok());
-    service_ = std::make_unique<Service>(registry_.get(), limits, &metrics_);
+    service_ = std::make_unique<api::Service>(registry_.get(), limits, &metrics_);
     GrpcOptions options;
     options.port = 0;
     auto started = GrpcServer::Start(service_.get(), &metrics_, server, options);
@@ -92,7 +92,7 @@ class ServerTest : public testing::Test {
     return std::string("/inference.GRPCInferenceService/") + method;
   }
   std::shared_ptr<ClientCall> Infer(const ModelInferRequest& request,
-                                    const HeaderList& metadata = {}) {
+                                    const http2::HeaderList& metadata = {}) {
     return channel_->Send(PathOf("ModelInfer"), request, metadata);
   }
 
@@ -144,9 +144,9 @@ class ServerTest : public testing::Test {
     return Eventually(condition, std::chrono::seconds(20));
   }
 
-  Metrics metrics_;
-  std::unique_ptr<Registry> registry_;
-  std::unique_ptr<Service> service_;
+  metrics::Metrics metrics_;
+  std::unique_ptr<registry::Registry> registry_;
+  std::unique_ptr<api::Service> service_;
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<ClientChannel> channel_;
 };
@@ -191,7 +191,7 @@ TEST_F(ServerTest, RefusesByName) {
 }
 
 TEST_F(ServerTest, AnswersAndMemoryAreBounded) {
-  ServiceOptions limits;
+  api::ServiceOptions limits;
   limits.response_bytes = 100;
   limits.inflight_bytes = 64 << 10;
   Serve({}, limits);
@@ -227,7 +227,7 @@ TEST_F(ServerTest, ACancelledCallIsNotRun) {
 }
 
 TEST_F(ServerTest, AFullQueueSaysWhenToTryAgain) {
-  ServiceOptions limits;
+  api::ServiceOptions limits;
   limits.inflight_bytes = 2000;
   Serve({}, limits);
   std::vector<std::shared_ptr<ClientCall>> calls;
@@ -276,7 +276,7 @@ TEST_F(ServerTest, ShutdownCancelsWhatTakesTooLong) {
 
 // GET /v1/requests shows them beside those of HTTP.
 TEST_F(ServerTest, SlowCallsAreKeptAndStreamsWithoutAnEndAreNot) {
-  const auto slow_log = std::make_shared<SlowLog>(milliseconds(10), &metrics_);
+  const auto slow_log = std::make_shared<frontend::SlowLog>(milliseconds(10), &metrics_);
   GrpcOptions options;
   options.port = 0;
   const auto server = GrpcServer::Start(service_.get(), &metrics_, {}, options, nullptr, slow_log);
@@ -290,7 +290,7 @@ TEST_F(ServerTest, SlowCallsAreKeptAndStreamsWithoutAnEndAreNot) {
   // A call is kept after it was counted out.
   ASSERT_TRUE(WaitUntil(
       [&] { return Metric("penstock_grpc_in_flight") == 0 && !slow_log->Kept().empty(); }));
-  const std::vector<SlowRequest> kept = slow_log->Kept();
+  const std::vector<frontend::SlowRequest> kept = slow_log->Kept();
   ASSERT_EQ(kept.size(), 1U);
   EXPECT_STREQ(kept[0].method, "GRPC");
   EXPECT_STREQ(kept[0].path, "/inference.GRPCInferenceService/ModelInfer");
@@ -324,7 +324,7 @@ TEST_F(ServerTest, HeadersAreReadOrRefused) {
 }
 
 TEST_F(ServerTest, TheKeyIsLookedAtBeforeTheMessage) {
-  ServerOptions options;
+  http::ServerOptions options;
   options.api_keys = {"secret"};
   Serve(options);
   const auto call = channel_->Open(PathOf("ModelInfer"));  // and no message
@@ -344,9 +344,9 @@ TEST_F(ServerTest, MethodsWithoutAKeyTakeSmallMessages) {
 }
 
 TEST_F(ServerTest, AFewStreamsWithoutAKeyAtATime) {
-  grpc::reflection::v1::ServerReflectionRequest request;
+  ::grpc::reflection::v1::ServerReflectionRequest request;
   request.set_list_services("");
-  grpc::reflection::v1::ServerReflectionResponse response;
+  ::grpc::reflection::v1::ServerReflectionResponse response;
   std::vector<std::shared_ptr<ClientCall>> open;
   const auto answers = [&] {
     open.push_back(channel_->Open(kInfo));
@@ -427,4 +427,4 @@ TEST_F(ServerTest, ShutdownEndsStreams) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::grpc

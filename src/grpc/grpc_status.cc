@@ -3,7 +3,7 @@
 #include <iterator>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 // Clients take 8 KiB of metadata, and a byte that is not ASCII travels as three.
@@ -84,4 +84,4 @@ GrpcStatus ToGrpc(const Status& status) {
 const char* GrpcCodeName(GrpcCode code) { return FactsOf(code).name; }
 int HttpStatusOfGrpc(GrpcCode code) { return FactsOf(code).http_status; }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

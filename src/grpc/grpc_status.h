@@ -17,7 +17,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 // Numbers of the protocol (grpc.io/docs/guides/status-codes).
 enum class GrpcCode : int32_t {
@@ -56,4 +56,4 @@ const char* GrpcCodeName(GrpcCode code);
 // The HTTP status that says the same, for logs which tell of both protocols.
 int HttpStatusOfGrpc(GrpcCode code);
 
-}  // namespace penstock
+}  // namespace penstock::grpc

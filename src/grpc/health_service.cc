@@ -6,11 +6,11 @@
 #include "grpc/proto_message.h"
 #include "grpc/typed_call.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
-using grpc::health::v1::HealthCheckRequest;
-using grpc::health::v1::HealthCheckResponse;
+using ::grpc::health::v1::HealthCheckRequest;
+using ::grpc::health::v1::HealthCheckResponse;
 
 Status AsksForKey() {
   return {StatusCode::kUnauthenticated, "the health of a model is told to those with a key"};
@@ -20,14 +20,15 @@ Status AsksForKey() {
 
 bool HealthService::IsService(const std::string& name) const {
   const auto& methods = front_end_->methods();
-  return name.empty() || std::any_of(methods.begin(), methods.end(), [&](const RouteInfo& method) {
+  return name.empty() ||
+         std::any_of(methods.begin(), methods.end(), [&](const frontend::RouteInfo& method) {
            const std::string_view path = method.path;  // "/package.Service/Method"
            return path.substr(1, path.rfind('/') - 1) == name;
          });
 }
 
 HealthService::Serving HealthService::StatusOf(const std::string& name) const {
-  const Service& service = *front_end_->service();
+  const api::Service& service = *front_end_->service();
   bool serving = false;
   if (IsService(name)) {
     serving = service.Ready();
@@ -91,7 +92,7 @@ class HealthService::Watch final : public CallRequest {
 
 HealthService::HealthService(GrpcFrontEnd* front_end) : front_end_(front_end) {
   AddCalls<HealthCheckRequest, HealthCheckResponse>(
-      front_end, {.path = "/grpc.health.v1.Health/Check", .who = RouteFor::kEveryone},
+      front_end, {.path = "/grpc.health.v1.Health/Check", .who = frontend::RouteFor::kEveryone},
       [this](const CallReply& reply, const HealthCheckRequest& request,
              HealthCheckResponse* response) {
         if (!IsService(request.service()) && !reply.HasKey()) return reply.End(AsksForKey());
@@ -104,10 +105,12 @@ HealthService::HealthService(GrpcFrontEnd* front_end) : front_end_(front_end) {
       });
   OrderedCall::AddMethod(
       front_end,
-      {.path = "/grpc.health.v1.Health/Watch", .who = RouteFor::kEveryone, .endless = true},
+      {.path = "/grpc.health.v1.Health/Watch",
+       .who = frontend::RouteFor::kEveryone,
+       .endless = true},
       [this](const std::shared_ptr<Rpc>&) {
         return CallParts{.new_request = [this] { return std::make_shared<Watch>(this); }};
       });
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -11,7 +11,7 @@
 
 #include "grpc/grpc_front_end.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 class HealthService {
  public:
@@ -26,7 +26,7 @@ class HealthService {
 
  private:
   class Watch;
-  using Serving = grpc::health::v1::HealthCheckResponse::ServingStatus;
+  using Serving = ::grpc::health::v1::HealthCheckResponse::ServingStatus;
 
   bool IsService(const std::string& name) const;
   // SERVICE_UNKNOWN: neither a service nor a model.
@@ -37,4 +37,4 @@ class HealthService {
   std::atomic<int32_t> watchers_{0};
 };
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -14,7 +14,7 @@
 #include "grpc/infer_request.h"
 #include "grpc/proto_message.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 using inference::ModelInferRequest;
@@ -168,4 +168,4 @@ TEST(MessageMemory, OfOtherMessagesIsCountedInEveryShape) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -7,7 +7,7 @@
 
 #include "grpc/proto_message.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 using google::protobuf::io::CodedInputStream;
@@ -86,4 +86,4 @@ void InferRequest::Clear() {
   if (message_.capacity() > kKeptBytesMax) std::string().swap(message_);
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

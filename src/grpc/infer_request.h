@@ -14,7 +14,7 @@
 #include "common/byte_budget.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 class InferRequest {
  public:
@@ -42,4 +42,4 @@ class InferRequest {
   std::string message_;                           // what views point to
 };
 
-}  // namespace penstock
+}  // namespace penstock::grpc

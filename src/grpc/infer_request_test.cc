@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 using testing::HasSubstr;
@@ -150,4 +150,4 @@ TEST(InferRequest, TakesAndRefusesWhatTheLibraryDoes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -15,7 +15,7 @@
 #include "common/byte_budget.h"
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 using google::protobuf::io::CodedOutputStream;
@@ -27,9 +27,9 @@ constexpr char kFinalResponse[] = "triton_enable_empty_final_response";
 constexpr uint8_t kRawOutputTag = 6 << 3 | 2;      // ModelInferResponse.raw_output_contents
 constexpr uint8_t kInferResponseTag = 2 << 3 | 2;  // ModelStreamInferResponse.infer_response
 
-Expected<InferParameter> ParameterOf(const std::string& name,
-                                     const inference::InferParameter& value) {
-  InferParameter parameter{.name = name};
+Expected<api::InferParameter> ParameterOf(const std::string& name,
+                                          const inference::InferParameter& value) {
+  api::InferParameter parameter{.name = name};
   switch (value.parameter_choice_case()) {
     case inference::InferParameter::kBoolParam:
       parameter.value = value.bool_param();
@@ -61,7 +61,7 @@ Expected<InferParameter> ParameterOf(const std::string& name,
 template <typename Map, typename Parameters>
 Status SetAll(const Map& map, Parameters* parameters) {
   for (const auto& [name, value] : map) {
-    PENSTOCK_ASSIGN_OR_RETURN(const InferParameter parameter, ParameterOf(name, value));
+    PENSTOCK_ASSIGN_OR_RETURN(const api::InferParameter parameter, ParameterOf(name, value));
     PENSTOCK_RETURN_IF_ERROR(parameters->Set(parameter));
   }
   return Status::Ok();
@@ -94,7 +94,7 @@ Status CopyNarrow(const google::protobuf::RepeatedField<Wide>& values, std::byte
 
 }  // namespace
 
-Status InferTensors::Read(std::string message, Service* service, Clock::time_point begin) {
+Status InferTensors::Read(std::string message, api::Service* service, Clock::time_point begin) {
   service_ = service;
   PENSTOCK_RETURN_IF_ERROR(request_.Read(std::move(message), context.memory.get()));
   model = request_.head().model_name();
@@ -108,10 +108,10 @@ Status InferTensors::Read(std::string message, Service* service, Clock::time_poi
 
 Status InferTensors::ReadParameters(Clock::time_point begin) {
   if (request_.head().parameters().empty()) return Status::Ok();
-  InferRequestParameters parameters;
+  api::InferRequestParameters parameters;
   for (const auto& [name, value] : request_.head().parameters()) {
     if (name == kFinalResponse) continue;  // a tensor model's only answer is its last
-    PENSTOCK_ASSIGN_OR_RETURN(const InferParameter parameter, ParameterOf(name, value));
+    PENSTOCK_ASSIGN_OR_RETURN(const api::InferParameter parameter, ParameterOf(name, value));
     PENSTOCK_RETURN_IF_ERROR(parameters.Set(parameter));
   }
   parameters.ApplyTo(begin, &context);
@@ -140,7 +140,7 @@ Status InferTensors::ReadInput(const inference::ModelInferRequest::InferInputTen
   Input& input = inputs[index];
   PENSTOCK_RETURN_IF_ERROR(CheckName(tensor.name()));
   input.name = tensor.name();
-  const auto type = ElementTypeOf(tensor.datatype());
+  const auto type = signature::ElementTypeOf(tensor.datatype());
   if (!type) {
     return Status::InvalidArgument(
         fmt::format(
@@ -157,9 +157,9 @@ Status InferTensors::ReadInput(const inference::ModelInferRequest::InferInputTen
         "shape");
   }
   input.shape.assign(tensor.shape().begin(), tensor.shape().end());
-  InferInputParameters parameters;
+  api::InferInputParameters parameters;
   PENSTOCK_RETURN_IF_ERROR(SetAll(tensor.parameters(), &parameters));
-  const SharedMemoryParameters& shared = parameters.shared_memory;
+  const api::SharedMemoryParameters& shared = parameters.shared_memory;
   if (tensor.has_contents() && (shared.used() || !request_.raw().empty())) {
     return Status::InvalidArgument(
         fmt::format("its elements are in 'contents', and {}; only one of them may be used",
@@ -167,7 +167,7 @@ Status InferTensors::ReadInput(const inference::ModelInferRequest::InferInputTen
         "contents");
   }
   if (shared.used()) {
-    SharedMemorySlice slice;
+    api::SharedMemorySlice slice;
     PENSTOCK_ASSIGN_OR_RETURN(
         slice, service_->shared_memory().Slice(shared.region, shared.offset, shared.bytes));
     shared_bytes_ += slice.bytes();
@@ -184,17 +184,17 @@ Status InferTensors::ReadInput(const inference::ModelInferRequest::InferInputTen
 }
 
 Expected<std::span<const std::byte>> InferTensors::ReadContents(const InferTensorContents& contents,
-                                                                ElementType type) {
-  using enum ElementType;
+                                                                signature::ElementType type) {
+  using enum signature::ElementType;
   if (type == kFp16 || type == kBf16) {
     return Status::InvalidArgument(
         fmt::format("elements of {} have no field in 'contents'; send them as raw_input_contents",
-                    ElementTypeName(type)),
+                    signature::ElementTypeName(type)),
         "contents");
   }
   std::span<const std::byte> elements;  // of the type's own field
   bool others = false;
-  const auto see = [&](const auto& values, std::initializer_list<ElementType> of) {
+  const auto see = [&](const auto& values, std::initializer_list<signature::ElementType> of) {
     const bool own = std::find(of.begin(), of.end(), type) != of.end();
     if (!own && !values.empty()) others = true;
     if constexpr (requires { AsTheyAre(values); }) {
@@ -212,11 +212,11 @@ Expected<std::span<const std::byte>> InferTensors::ReadContents(const InferTenso
   if (others) {
     return Status::InvalidArgument(
         fmt::format("its elements are not in the field of 'contents' for {}",
-                    ElementTypeName(type)),
+                    signature::ElementTypeName(type)),
         "contents");
   }
   if (type == kBytes) return JoinTexts(contents);
-  const size_t width = ElementBytes(type);
+  const size_t width = signature::ElementBytes(type);
   const bool narrow = type == kInt8 || type == kInt16 || type == kUint8 || type == kUint16;
   if (!narrow) return elements;
   PENSTOCK_ASSIGN_OR_RETURN(const std::span<std::byte> made,
@@ -261,9 +261,9 @@ Status InferTensors::ReadOutputs() {
     outputs[i].name = tensor.name();
     outputs[i].sink = {};
     if (tensor.parameters().empty()) continue;
-    InferOutputParameters parameters;
+    api::InferOutputParameters parameters;
     Status status = SetAll(tensor.parameters(), &parameters);
-    const SharedMemoryParameters& shared = parameters.shared_memory;
+    const api::SharedMemoryParameters& shared = parameters.shared_memory;
     if (status.ok() && shared.used()) {
       auto slice = service_->shared_memory().Slice(shared.region, shared.offset, shared.bytes);
       status = slice.status();
@@ -308,7 +308,7 @@ Status InferTensors::WriteShared() {
 void InferTensors::FillHead(bool stream) {
   head_.Clear();
   head_.set_model_name(served_model());
-  head_.set_model_version(ServedVersion(served_version()));
+  head_.set_model_version(api::ServedVersion(served_version()));
   head_.set_id(request_.head().id());
   // A tensor model answers each request once.
   if (stream) (*head_.mutable_parameters())["triton_final_response"].set_bool_param(true);
@@ -316,7 +316,7 @@ void InferTensors::FillHead(bool stream) {
     const Output& output = outputs[i];
     auto* const tensor = head_.add_outputs();
     tensor->set_name(output.name);
-    tensor->set_datatype(ElementTypeName(output.type));
+    tensor->set_datatype(signature::ElementTypeName(output.type));
     for (const int64_t size : output.shape) tensor->add_shape(size);
     if (i >= places_.size() || places_[i].region.empty()) continue;
     auto& parameters = *tensor->mutable_parameters();
@@ -373,4 +373,4 @@ Status InferTensors::Write(bool stream, RpcMessage* answer) {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -16,18 +16,20 @@
 #include "grpc/infer_request.h"
 #include "grpc/rpc.h"
 
-namespace penstock {
-
+namespace penstock::api {
 class Service;
+}  // namespace penstock::api
 
-class InferTensors : public InferCall {
+namespace penstock::grpc {
+
+class InferTensors : public api::InferCall {
  public:
   // The message's tensors become inputs and outputs of this call. Raw contents stay where they
   // are in it; typed ones stay in the message where the elements have the type's own width.
   // `context` is set; its deadline and priority are those of the parameters as well, from `begin`
   // on. kInvalidArgument names the tensor; kUnsupported: a parameter that cannot be honoured;
   // kNotFound: no such shared memory; errors of the context's memory.
-  Status Read(std::string message, Service* service, Clock::time_point begin);
+  Status Read(std::string message, api::Service* service, Clock::time_point begin);
   // Bytes of inputs in shared memory, which ReadShared copies.
   uint64_t shared_bytes() const { return shared_bytes_; }
   Status ReadShared();
@@ -45,13 +47,13 @@ class InferTensors : public InferCall {
   // An input whose elements are in shared memory.
   struct SharedInput {
     size_t index = 0;
-    SharedMemorySlice slice;
+    api::SharedMemorySlice slice;
   };
   // Where an output is to go; an empty region: into the answer.
   struct Place {
     std::string region;
     uint64_t offset = 0;
-    SharedMemorySlice slice;
+    api::SharedMemorySlice slice;
   };
 
   Status ReadInputs();
@@ -59,14 +61,14 @@ class InferTensors : public InferCall {
   Status ReadOutputs();
   Status ReadParameters(Clock::time_point begin);
   Expected<std::span<const std::byte>> ReadContents(const inference::InferTensorContents& contents,
-                                                    ElementType type);
+                                                    signature::ElementType type);
   Expected<std::span<const std::byte>> JoinTexts(const inference::InferTensorContents& contents);
   // Counted memory until Clear.
   Expected<std::span<std::byte>> Make(size_t bytes);
   Status WriteShared();
   void FillHead(bool stream);
 
-  Service* service_ = nullptr;
+  api::Service* service_ = nullptr;
   InferRequest request_;
   size_t raw_used_ = 0;
   uint64_t shared_bytes_ = 0;
@@ -77,4 +79,4 @@ class InferTensors : public InferCall {
   inference::ModelInferResponse head_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -20,13 +20,13 @@
 #include "sched/tensor_scheduler.h"
 #include "signature/tensor_spec.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 // About what a tensor takes in a message.
 constexpr size_t kTensorBytes = 256;
 
-size_t BytesOf(const TensorSignature& signature) {
+size_t BytesOf(const signature::TensorSignature& signature) {
   return kTensorBytes * (1 + signature.inputs.size() + signature.outputs.size());
 }
 
@@ -54,44 +54,47 @@ Status CheckNoRepository(const std::string& name) {
 }
 
 // The model, if this version of it is served.
-Expected<ModelInfo> ModelOf(const Service& service, const std::string& name,
-                            const std::string& version) {
-  PENSTOCK_ASSIGN_OR_RETURN(ModelInfo model, service.Model(name));
-  if (version.empty() || version == ServedVersion(model.version)) return model;
+Expected<api::ModelInfo> ModelOf(const api::Service& service, const std::string& name,
+                                 const std::string& version) {
+  PENSTOCK_ASSIGN_OR_RETURN(api::ModelInfo model, service.Model(name));
+  if (version.empty() || version == api::ServedVersion(model.version)) return model;
   return Status::NotFound(fmt::format("model '{}' is served in version '{}', not '{}'", model.name,
-                                      ServedVersion(model.version), Printable(version, 40)),
+                                      api::ServedVersion(model.version), Printable(version, 40)),
                           "version");
 }
 
 // ---- What is told of models
 
-void FillTensor(const TensorSpec& spec, inference::ModelMetadataResponse::TensorMetadata* to) {
+void FillTensor(const signature::TensorSpec& spec,
+                inference::ModelMetadataResponse::TensorMetadata* to) {
   to->set_name(spec.name);
-  to->set_datatype(ElementTypeName(spec.type));
+  to->set_datatype(signature::ElementTypeName(spec.type));
   if (!spec.shape) return to->add_shape(-1);
-  for (const DimensionRange& dimension : *spec.shape) {
+  for (const signature::DimensionRange& dimension : *spec.shape) {
     to->add_shape(dimension.fixed() ? dimension.min : -1);
   }
 }
 
-void FillTimes(const TensorStatistics::Times& times, inference::StatisticDuration* to) {
+void FillTimes(const sched::TensorStatistics::Times& times, inference::StatisticDuration* to) {
   to->set_count(times.count);
   to->set_ns(times.ns);
 }
 
 // The model has a signature.
-void FillModelMetadata(const ModelInfo& model, inference::ModelMetadataResponse* to) {
+void FillModelMetadata(const api::ModelInfo& model, inference::ModelMetadataResponse* to) {
   to->set_name(model.name);
-  to->add_versions(ServedVersion(model.version));
+  to->add_versions(api::ServedVersion(model.version));
   to->set_platform(model.platform);
-  for (const TensorSpec& spec : model.signature->inputs) FillTensor(spec, to->add_inputs());
-  for (const TensorSpec& spec : model.signature->outputs) FillTensor(spec, to->add_outputs());
+  for (const signature::TensorSpec& spec : model.signature->inputs)
+    FillTensor(spec, to->add_inputs());
+  for (const signature::TensorSpec& spec : model.signature->outputs)
+    FillTensor(spec, to->add_outputs());
 }
 
-void FillStatistics(const ModelInfo& model, const TensorStatistics& statistics,
+void FillStatistics(const api::ModelInfo& model, const sched::TensorStatistics& statistics,
                     inference::ModelStatistics* to) {
   to->set_name(model.name);
-  to->set_version(ServedVersion(model.version));
+  to->set_version(api::ServedVersion(model.version));
   to->set_last_inference(static_cast<uint64_t>(statistics.last_run_unix_ms));
   to->set_inference_count(statistics.rows);
   to->set_execution_count(statistics.runs);
@@ -114,29 +117,29 @@ void FillStatistics(const ModelInfo& model, const TensorStatistics& statistics,
 }
 
 // States as Triton has them: READY, LOADING, UNLOADING, UNAVAILABLE with the reason.
-void FillIndex(const ModelInfo& model, inference::RepositoryIndexResponse::ModelIndex* to) {
+void FillIndex(const api::ModelInfo& model, inference::RepositoryIndexResponse::ModelIndex* to) {
   to->set_name(model.name);
-  to->set_version(ServedVersion(model.version));
-  const RepositoryState state = RepositoryStateOf(model);
+  to->set_version(api::ServedVersion(model.version));
+  const api::RepositoryState state = api::RepositoryStateOf(model);
   to->set_state(state.state);
   to->set_reason(state.reason);
 }
 
 // ---- Answered at once
 
-Status Fill(Service*, const inference::ServerLiveRequest&,
+Status Fill(api::Service*, const inference::ServerLiveRequest&,
             inference::ServerLiveResponse* response) {
   response->set_live(true);
   return Status::Ok();
 }
 
-Status Fill(Service* service, const inference::ServerReadyRequest&,
+Status Fill(api::Service* service, const inference::ServerReadyRequest&,
             inference::ServerReadyResponse* response) {
   response->set_ready(service->Ready());
   return Status::Ok();
 }
 
-Status Fill(Service* service, const inference::ServerMetadataRequest&,
+Status Fill(api::Service* service, const inference::ServerMetadataRequest&,
             inference::ServerMetadataResponse* response) {
   response->set_name("penstock");
   response->set_version(PENSTOCK_VERSION);
@@ -148,24 +151,24 @@ Status Fill(Service* service, const inference::ServerMetadataRequest&,
   return Status::Ok();
 }
 
-Status Fill(Service* service, const inference::ModelReadyRequest& request,
+Status Fill(api::Service* service, const inference::ModelReadyRequest& request,
             inference::ModelReadyResponse* response) {
   // A model that is not there is not ready, as Triton says it.
   const auto model = ModelOf(*service, request.name(), request.version());
-  response->set_ready(model.ok() && IsReadyForRequests(*model));
+  response->set_ready(model.ok() && api::IsReadyForRequests(*model));
   return Status::Ok();
 }
 
-Status Fill(Service* service, const inference::ModelStatisticsRequest& request,
+Status Fill(api::Service* service, const inference::ModelStatisticsRequest& request,
             inference::ModelStatisticsResponse* response) {
   if (!request.name().empty()) {
-    PENSTOCK_ASSIGN_OR_RETURN(const ModelInfo model,
+    PENSTOCK_ASSIGN_OR_RETURN(const api::ModelInfo model,
                               ModelOf(*service, request.name(), request.version()));
     PENSTOCK_ASSIGN_OR_RETURN(const auto statistics, service->InferStatistics(model.name));
     FillStatistics(model, statistics, response->add_model_stats());
     return Status::Ok();
   }
-  for (const ModelInfo& model : service->Models()) {
+  for (const api::ModelInfo& model : service->Models()) {
     if (model.signature == nullptr) continue;
     const auto statistics = service->InferStatistics(model.name);
     if (statistics.ok()) FillStatistics(model, *statistics, response->add_model_stats());
@@ -173,10 +176,10 @@ Status Fill(Service* service, const inference::ModelStatisticsRequest& request,
   return Status::Ok();
 }
 
-Status Fill(Service* service, const inference::RepositoryIndexRequest& request,
+Status Fill(api::Service* service, const inference::RepositoryIndexRequest& request,
             inference::RepositoryIndexResponse* response) {
   PENSTOCK_RETURN_IF_ERROR(CheckNoRepository(request.repository_name()));
-  for (const ModelInfo& model : service->Models()) {
+  for (const api::ModelInfo& model : service->Models()) {
     inference::RepositoryIndexResponse::ModelIndex entry;
     FillIndex(model, &entry);
     if (!request.ready() || entry.state() == "READY") *response->add_models() = std::move(entry);
@@ -184,23 +187,23 @@ Status Fill(Service* service, const inference::RepositoryIndexRequest& request,
   return Status::Ok();
 }
 
-Status Fill(Service* service, const inference::RepositoryModelUnloadRequest& request,
+Status Fill(api::Service* service, const inference::RepositoryModelUnloadRequest& request,
             inference::RepositoryModelUnloadResponse*) {
   PENSTOCK_RETURN_IF_ERROR(CheckNoRepository(request.repository_name()));
   PENSTOCK_RETURN_IF_ERROR(CheckUnset(request.parameters()));
   return service->UnloadModel(request.model_name()).status();
 }
 
-Status Fill(Service* service, const inference::SystemSharedMemoryStatusRequest& request,
+Status Fill(api::Service* service, const inference::SystemSharedMemoryStatusRequest& request,
             inference::SystemSharedMemoryStatusResponse* response) {
-  std::vector<SharedMemoryRegion> regions;
+  std::vector<api::SharedMemoryRegion> regions;
   if (request.name().empty()) {
     regions = service->shared_memory().Regions();
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(regions.emplace_back(),
                               service->shared_memory().Find(request.name()));
   }
-  for (const SharedMemoryRegion& region : regions) {
+  for (const api::SharedMemoryRegion& region : regions) {
     auto& to = (*response->mutable_regions())[region.name];
     to.set_name(region.name);
     to.set_key(region.key);
@@ -210,13 +213,13 @@ Status Fill(Service* service, const inference::SystemSharedMemoryStatusRequest& 
   return Status::Ok();
 }
 
-Status Fill(Service* service, const inference::SystemSharedMemoryRegisterRequest& request,
+Status Fill(api::Service* service, const inference::SystemSharedMemoryRegisterRequest& request,
             inference::SystemSharedMemoryRegisterResponse*) {
   return service->shared_memory().Register(
       {request.name(), request.key(), request.offset(), request.byte_size()});
 }
 
-Status Fill(Service* service, const inference::SystemSharedMemoryUnregisterRequest& request,
+Status Fill(api::Service* service, const inference::SystemSharedMemoryUnregisterRequest& request,
             inference::SystemSharedMemoryUnregisterResponse*) {
   if (request.name().empty()) {
     service->shared_memory().UnregisterAll();
@@ -227,49 +230,51 @@ Status Fill(Service* service, const inference::SystemSharedMemoryUnregisterReque
 }
 
 // Clients unregister what may be left of an earlier run: there is never any.
-Status Fill(Service*, const inference::CudaSharedMemoryStatusRequest&,
+Status Fill(api::Service*, const inference::CudaSharedMemoryStatusRequest&,
             inference::CudaSharedMemoryStatusResponse*) {
   return Status::Ok();
 }
 
-Status Fill(Service*, const inference::CudaSharedMemoryUnregisterRequest&,
+Status Fill(api::Service*, const inference::CudaSharedMemoryUnregisterRequest&,
             inference::CudaSharedMemoryUnregisterResponse*) {
   return Status::Ok();
 }
 
-Status Fill(Service*, const inference::CudaSharedMemoryRegisterRequest&,
+Status Fill(api::Service*, const inference::CudaSharedMemoryRegisterRequest&,
             inference::CudaSharedMemoryRegisterResponse*) {
   return Status::Unsupported(
       "shared memory of a GPU (CudaSharedMemoryRegister) is not supported; use system shared "
       "memory");
 }
 
-Status Fill(Service*, const inference::TraceSettingRequest&, inference::TraceSettingResponse*) {
+Status Fill(api::Service*, const inference::TraceSettingRequest&,
+            inference::TraceSettingResponse*) {
   return Status::Unsupported(
       "settings of traces (TraceSetting) are not supported; GET /v1/stats of HTTP says where time "
       "goes");
 }
 
-Status Fill(Service*, const inference::LogSettingsRequest&, inference::LogSettingsResponse*) {
+Status Fill(api::Service*, const inference::LogSettingsRequest&, inference::LogSettingsResponse*) {
   return Status::Unsupported(
       "settings of the log (LogSettings) cannot be asked for or changed here; see --log-level");
 }
 
 template <typename Request, typename Response>
-void Answer(Service* service, const CallReply& reply, const Request& request, Response* response) {
+void Answer(api::Service* service, const CallReply& reply, const Request& request,
+            Response* response) {
   reply.End(Fill(service, request, response));
 }
 
 // ---- Answered once a model is loaded
 
 // Calls `fill` with the model once it is loaded: only then its tensors are known.
-void OfLoaded(Service* service, const CallReply& reply, const std::string& name,
-              const std::string& version, std::function<void(const ModelInfo&)> fill) {
+void OfLoaded(api::Service* service, const CallReply& reply, const std::string& name,
+              const std::string& version, std::function<void(const api::ModelInfo&)> fill) {
   const auto model = ModelOf(*service, name, version);
   if (!model.ok()) return reply.End(model.status());
   service->LoadModel(
       model->name, reply.context(),
-      [reply, fill = std::move(fill)](const Expected<ModelInfo>& loaded) {
+      [reply, fill = std::move(fill)](const Expected<api::ModelInfo>& loaded) {
         if (!loaded.ok()) return reply.End(loaded.status());
         if (loaded->signature == nullptr) {
           return reply.End(Status::Unsupported(
@@ -281,40 +286,44 @@ void OfLoaded(Service* service, const CallReply& reply, const std::string& name,
       });
 }
 
-void Answer(Service* service, const CallReply& reply,
+void Answer(api::Service* service, const CallReply& reply,
             const inference::ModelMetadataRequest& request,
             inference::ModelMetadataResponse* response) {
   OfLoaded(service, reply, request.name(), request.version(),
-           [response](const ModelInfo& model) { FillModelMetadata(model, response); });
+           [response](const api::ModelInfo& model) { FillModelMetadata(model, response); });
 }
 
-void Answer(Service* service, const CallReply& reply, const inference::ModelConfigRequest& request,
+void Answer(api::Service* service, const CallReply& reply,
+            const inference::ModelConfigRequest& request,
             inference::ModelConfigResponse* response) {
-  OfLoaded(service, reply, request.name(), request.version(), [response](const ModelInfo& model) {
-    FillModelConfig({.name = model.name, .platform = model.platform, .signature = *model.signature},
-                    response->mutable_config());
-  });
+  OfLoaded(service, reply, request.name(), request.version(),
+           [response](const api::ModelInfo& model) {
+             kserve::FillModelConfig(
+                 {.name = model.name, .platform = model.platform, .signature = *model.signature},
+                 response->mutable_config());
+           });
 }
 
-void Answer(Service* service, const CallReply& reply,
+void Answer(api::Service* service, const CallReply& reply,
             const inference::RepositoryModelLoadRequest& request,
             inference::RepositoryModelLoadResponse*) {
   Status status = CheckNoRepository(request.repository_name());
   if (status.ok()) status = CheckUnset(request.parameters());
   if (!status.ok()) return reply.End(status);
-  service->LoadModel(request.model_name(), reply.context(),
-                     [reply](const Expected<ModelInfo>& loaded) { reply.End(loaded.status()); });
+  service->LoadModel(
+      request.model_name(), reply.context(),
+      [reply](const Expected<api::ModelInfo>& loaded) { reply.End(loaded.status()); });
 }
 
 }  // namespace
 
 void AddKserve(GrpcFrontEnd* front_end) {
 #define PENSTOCK_PATH(name) "/inference.GRPCInferenceService/" #name
-#define PENSTOCK_ADD(name, for_whom)                                       \
-  AddCalls<inference::name##Request, inference::name##Response>(           \
-      front_end, {.path = PENSTOCK_PATH(name), .who = RouteFor::for_whom}, \
-      [service = front_end->service()](                                    \
-          const CallReply& reply, const inference::name##Request& request, \
+#define PENSTOCK_ADD(name, for_whom)                                                           \
+  AddCalls<inference::name##Request, inference::name##Response>(                               \
+      front_end, {.path = PENSTOCK_PATH(name), .who = penstock::frontend::RouteFor::for_whom}, \
+      [service = front_end->service()](                                                        \
+          const CallReply& reply, const inference::name##Request& request,                     \
           inference::name##Response* response) { Answer(service, reply, request, response); })
   PENSTOCK_ADD(ServerLive, kEveryone);
   PENSTOCK_ADD(ServerReady, kEveryone);
@@ -345,4 +354,4 @@ void AddKserve(GrpcFrontEnd* front_end) {
 #undef PENSTOCK_PATH
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

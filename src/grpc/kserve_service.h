@@ -3,8 +3,8 @@
 
 #include "grpc/grpc_front_end.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 void AddKserve(GrpcFrontEnd* front_end);
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -8,7 +8,7 @@
 #include "grpc/infer_tensors.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 // Shared memory up to this size is copied on the io thread: about a tenth of a millisecond.
@@ -51,7 +51,7 @@ class ModelInferCall final : public InferTensors, private RpcReactor {
     try {
       call_.request.body_bytes = message.size();
       context = call_.context();
-      if (context.trace != nullptr) context.trace->Enter(Stage::kParse);
+      if (context.trace != nullptr) context.trace->Enter(metrics::Stage::kParse);
       may_lead = true;
       status = Read(std::move(message), calls_->front_end_->service(), call_.request.begin);
       large = shared_bytes() > kCopyHereBytesMax;
@@ -78,7 +78,7 @@ class ModelInferCall final : public InferTensors, private RpcReactor {
 
   // OK: the worker goes on with the call.
   Status ReadSharedOnWorker() {
-    Service* const service = calls_->front_end_->service();
+    api::Service* const service = calls_->front_end_->service();
     return service->RunOnWorker(context.priority, shared_bytes(), [this, service] {
       Status status;
       try {
@@ -128,4 +128,4 @@ void ModelInferCalls::Release(ModelInferCall* call) {
   if (free_.size() < kKeptMax) free_.push_back(std::move(owned));
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -13,7 +13,7 @@
 
 #include "grpc/grpc_front_end.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 class ModelInferCall;
 
@@ -36,4 +36,4 @@ class ModelInferCalls {
   std::vector<std::unique_ptr<ModelInferCall>> free_;  // guarded by mutex_
 };
 
-}  // namespace penstock
+}  // namespace penstock::grpc

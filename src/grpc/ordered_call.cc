@@ -5,7 +5,7 @@
 #include "api/service.h"
 #include "common/exception_status.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 Status ClientLeft() { return MakeStatus(StatusCode::kCancelled, "the client has left"); }
@@ -93,7 +93,7 @@ void OrderedCall::OnMessage(std::string message) {
   lock.unlock();
   request->size_ = static_cast<int64_t>(message.size());
   if (single_) call_.request.body_bytes = message.size();
-  if (base_.trace != nullptr) base_.trace->Enter(Stage::kParse);
+  if (base_.trace != nullptr) base_.trace->Enter(metrics::Stage::kParse);
   int64_t counted = 0;
   try {
     request->read_ = request->Read(std::move(message), base_.memory.get(), &counted);
@@ -138,7 +138,7 @@ void OrderedCall::Add(const std::shared_ptr<CallRequest>& request) {
   } else {
     const Clock::time_point now = Clock::now();
     if (limit_.count() > 0) request->deadline_ = now + limit_;
-    if (base_.trace != nullptr) request->trace_ = std::make_shared<RequestTrace>(now);
+    if (base_.trace != nullptr) request->trace_ = std::make_shared<metrics::RequestTrace>(now);
   }
   requests_.push_back(request);
   ++under_way_;
@@ -154,7 +154,7 @@ void OrderedCall::Begin(const std::shared_ptr<CallRequest>& request) {
     if (!single_) {
       context.deadline = request->deadline_;
       context.trace = request->trace_;
-      if (context.trace != nullptr) context.trace->Enter(Stage::kParse);
+      if (context.trace != nullptr) context.trace->Enter(metrics::Stage::kParse);
       context.memory = service_->NewRequestMemory(context.priority);
       const Status taken = context.memory->Take(parts_.limits.copies * request->size_);
       if (!taken.ok()) return reply.End(taken);
@@ -181,7 +181,7 @@ void OrderedCall::OnEnd(CallReply::Attempt* attempt, Status status, size_t print
     request.state_ = State::kHeld;
     ++held_;
     retry_ = retry_ || alone;
-    if (request.trace_ != nullptr) request.trace_->Enter(Stage::kQueue);
+    if (request.trace_ != nullptr) request.trace_->Enter(metrics::Stage::kQueue);
   } else {
     request.state_ = State::kEnded;
     ended_.fetch_add(1);
@@ -302,7 +302,7 @@ void OrderedCall::SendFirst(Lock* lock) {
     next = ExceptionStatus();
   }
   const bool last = next.ok() && (*next == Next::kLast || *next == Next::kEnd);
-  if (last && request->trace_ != nullptr) request->trace_->Enter(Stage::kSend);
+  if (last && request->trace_ != nullptr) request->trace_->Enter(metrics::Stage::kSend);
   lock->lock();
   if (!next.ok()) return Fail(next.status());
   if (*next == Next::kWait) return;
@@ -337,7 +337,7 @@ void OrderedCall::Pop() {
   retry_ = held_ > 0;
   SetBytes(request.get(), 0);
   request->memory_ = nullptr;
-  RequestTrace* const trace = request->trace_.get();
+  metrics::RequestTrace* const trace = request->trace_.get();
   if (trace == nullptr || single_) return;  // that of a single call is the front end's
   trace->Finish();
   if (trace->rows() > 0) service_->RecordTrace(*trace);
@@ -406,4 +406,4 @@ void OrderedCall::Close() {
   front_end_->Finish(rpc_, &call_, end, std::move(last));
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -43,7 +43,7 @@
 #include "grpc/grpc_front_end.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 class CallReply;
 class OrderedCall;
@@ -80,7 +80,8 @@ class CallRequest {
   Status read_;
   int64_t size_ = 0;  // of the message
   Clock::time_point deadline_ = Clock::time_point::max();
-  std::shared_ptr<RequestTrace> trace_;  // from its arrival until it is written; null: not timed
+  std::shared_ptr<metrics::RequestTrace>
+      trace_;  // from its arrival until it is written; null: not timed
   // All below: guarded by the call's mutex.
   int64_t bytes_ = 0;  // that it holds, or is taken to hold
   State state_ = State::kUnderWay;
@@ -190,7 +191,7 @@ class OrderedCall final : public RpcReactor, public std::enable_shared_from_this
   void Close();
 
   GrpcFrontEnd* const front_end_;
-  Service* const service_;
+  api::Service* const service_;
   const std::shared_ptr<Rpc> rpc_;
   const CallParts parts_;
   const bool single_;
@@ -222,4 +223,4 @@ class OrderedCall final : public RpcReactor, public std::enable_shared_from_this
   std::optional<RpcMessage> answer_;  // of a single call: goes out with the end
 };
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -19,7 +19,7 @@
 #include "metrics/metrics.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 using testing::ElementsAre;
@@ -65,10 +65,10 @@ class OrderedCallTest : public testing::Test {
       lock.unlock();
       if (!hold) test_->rpc_->OnSent();
     }
-    void SendHeaders(HeaderList headers, bool last) override {
+    void SendHeaders(http2::HeaderList headers, bool last) override {
       if (last) test_->OnClose(headers);
     }
-    void SendTrailers(HeaderList list) override { test_->OnClose(list); }
+    void SendTrailers(http2::HeaderList list) override { test_->OnClose(list); }
 
    private:
     OrderedCallTest* const test_;
@@ -77,18 +77,18 @@ class OrderedCallTest : public testing::Test {
   OrderedCallTest() {
     front_end_.AddMethod({.path = "/test/Many", .streams = true}, nullptr);
     front_end_.AddMethod({.path = "/test/One"}, nullptr);
-    front_end_.Open(&metrics_, {}, *KeyRing::Make(ServerOptions()));
+    front_end_.Open(&metrics_, {}, *frontend::KeyRing::Make(http::ServerOptions()));
     options_.message_bytes_max = 64 << 20;
     options_.on_worker = [](Priority, size_t, const std::function<void()>& work) { work(); };
   }
   ~OrderedCallTest() override {
-    rpc_->OnGone(Http2Gone::kAnswered);
+    rpc_->OnGone(http2::Http2Gone::kAnswered);
     while (front_end_.metrics().in_flight().value() != 0) std::this_thread::yield();
     replies_.clear();
   }
 
-  void Open(bool streams = true, HeaderList headers = {}) {
-    Http2Request request;
+  void Open(bool streams = true, http2::HeaderList headers = {}) {
+    http2::Http2Request request;
     request.headers = std::move(headers);
     request.begin = Clock::now();
     rpc_ = std::make_shared<Rpc>(&options_, request, std::make_shared<Answer>(this), streams);
@@ -163,7 +163,7 @@ class OrderedCallTest : public testing::Test {
     replies_[at] = reply;
     changed_.notify_all();
   }
-  void OnClose(const HeaderList& end) {
+  void OnClose(const http2::HeaderList& end) {
     const std::lock_guard lock(mutex_);
     EXPECT_FALSE(closed_);
     closed_ = end;
@@ -171,11 +171,11 @@ class OrderedCallTest : public testing::Test {
   }
 
  protected:
-  Metrics metrics_;
-  Registry registry_{nullptr, &metrics_};
-  Service service_{&registry_, {}, &metrics_};
+  metrics::Metrics metrics_;
+  registry::Registry registry_{nullptr, &metrics_};
+  api::Service service_{&registry_, {}, &metrics_};
   GrpcFrontEnd front_end_{
-      &service_, {}, std::make_shared<SlowLog>(std::chrono::milliseconds(0), &metrics_)};
+      &service_, {}, std::make_shared<frontend::SlowLog>(std::chrono::milliseconds(0), &metrics_)};
   Rpc::Options options_;
   std::shared_ptr<Rpc> rpc_;
   std::atomic<bool> hold_writes_{false};
@@ -190,7 +190,7 @@ class OrderedCallTest : public testing::Test {
   std::deque<Step> steps_;  // that Next gives; then kLast
   std::vector<std::optional<CallReply>> replies_;
   std::vector<int> written_;
-  std::optional<HeaderList> closed_;
+  std::optional<http2::HeaderList> closed_;
 };
 
 TEST_F(OrderedCallTest, AnswersComeInTheOrderOfRequestsAndTheEndAfterTheLast) {
@@ -212,7 +212,7 @@ TEST_F(OrderedCallTest, AStreamOfNothingIsWellUnlessItsEndSaysOtherwise) {
   Open();
   rpc_->OnEnd();
   EXPECT_EQ(WaitForClose(), GrpcCode::kOk);
-  rpc_->OnGone(Http2Gone::kAnswered);
+  rpc_->OnGone(http2::Http2Gone::kAnswered);
   closed_.reset();
   conclusion_ = Status::InvalidArgument("nothing came");
   Open();
@@ -382,7 +382,7 @@ TEST_F(OrderedCallTest, ALeavingClientEndsTheWork) {
   Open();
   Send(2);
   const CallReply reply = Take(0);
-  rpc_->OnGone(Http2Gone::kClientLeft);
+  rpc_->OnGone(http2::Http2Gone::kClientLeft);
   EXPECT_TRUE(reply.context().cancelled());
   EXPECT_EQ(rpc_->code(), GrpcCode::kCancelled);
   EXPECT_EQ(drops_, 2);
@@ -446,4 +446,4 @@ TEST_F(OrderedCallTest, EachRequestHasItsOwnTimeAndMemory) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::grpc

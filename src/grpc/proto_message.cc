@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -139,4 +139,4 @@ Expected<RpcMessage> PrintMessage(const google::protobuf::MessageLite& message, 
                             bytes, bytes_max));
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

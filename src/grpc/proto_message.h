@@ -14,7 +14,7 @@
 #include "common/status.h"
 #include "grpc/rpc.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 // Memory of a message, map entry or string beside its bytes, at most; of a number, which may be of
 // an unknown field (16 bytes) and kept in a list that grows by doubling, beside its old place; and
@@ -67,4 +67,4 @@ RpcMessage PrintMessage(const google::protobuf::MessageLite& message);
 // kPayloadTooLarge: it has more than `bytes_max` (--max-response-bytes).
 Expected<RpcMessage> PrintMessage(const google::protobuf::MessageLite& message, int64_t bytes_max);
 
-}  // namespace penstock
+}  // namespace penstock::grpc

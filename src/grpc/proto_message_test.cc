@@ -9,7 +9,7 @@
 #include <random>
 #include <string>
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 using google::protobuf::Message;
@@ -130,4 +130,4 @@ TEST(PrintMessage, IsBounded) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::grpc

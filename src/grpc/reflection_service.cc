@@ -12,10 +12,10 @@
 #include "common/printable.h"
 #include "grpc/typed_call.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
-namespace reflection = grpc::reflection::v1;
+namespace reflection = ::grpc::reflection::v1;
 using google::protobuf::DescriptorPool;
 using google::protobuf::FileDescriptor;
 
@@ -50,7 +50,7 @@ void FillFile(const FileDescriptor* file, const std::string& name,
 
 void FillServices(const GrpcFrontEnd& front_end, reflection::ListServiceResponse* response) {
   std::set<std::string_view> names;
-  for (const RouteInfo& method : front_end.methods()) {
+  for (const frontend::RouteInfo& method : front_end.methods()) {
     const std::string_view path = method.path;  // "/package.Service/Method"
     names.insert(path.substr(1, path.rfind('/') - 1));
   }
@@ -86,7 +86,7 @@ class Reflection final : public TypedRequest<reflection::ServerReflectionRequest
  public:
   using TypedRequest::TypedRequest;
   bool Refuse(const Status& failure) override {
-    penstock::Refuse(GrpcCodeOf(failure.code()), failure.message(), &response_);
+    penstock::grpc::Refuse(GrpcCodeOf(failure.code()), failure.message(), &response_);
     return true;
   }
 };
@@ -95,11 +95,12 @@ class Reflection final : public TypedRequest<reflection::ServerReflectionRequest
 
 void AddReflection(GrpcFrontEnd* front_end) {
   // Else the linker leaves its file out.
-  grpc::reflection::v1alpha::ServerReflectionRequest::descriptor();
+  ::grpc::reflection::v1alpha::ServerReflectionRequest::descriptor();
   for (const char* path : {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
                            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}) {
     AddCalls<reflection::ServerReflectionRequest, reflection::ServerReflectionResponse, Reflection>(
-        front_end, {.path = path, .streams = true, .who = RouteFor::kEveryone, .endless = true},
+        front_end,
+        {.path = path, .streams = true, .who = frontend::RouteFor::kEveryone, .endless = true},
         [front_end](const CallReply& reply, const reflection::ServerReflectionRequest& request,
                     reflection::ServerReflectionResponse* response) {
           FillReflection(*front_end, request, response);
@@ -108,4 +109,4 @@ void AddReflection(GrpcFrontEnd* front_end) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -4,9 +4,9 @@
 
 #include "grpc/grpc_front_end.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 // grpc.reflection.v1 and v1alpha.
 void AddReflection(GrpcFrontEnd* front_end);
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -11,7 +11,7 @@
 #include "grpc/rpc_head.h"
 #include "http/gzip.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 // Answers of fewer bytes are not packed.
@@ -28,8 +28,8 @@ std::string RpcMessage::Framed(RpcMessage&& message, bool packed) {
   return framed;
 }
 
-Rpc::Rpc(const Options* options, Http2Request request, std::shared_ptr<Http2Answer> answer,
-         bool streams)
+Rpc::Rpc(const Options* options, http2::Http2Request request,
+         std::shared_ptr<http2::Http2Answer> answer, bool streams)
     : options_(options),
       open_(options->open),
       request_(std::move(request)),
@@ -271,7 +271,7 @@ Status Rpc::Unpack(Arrived* message) {
   std::string text;
   int64_t counted = 0;
   const auto limit = static_cast<size_t>(message_bytes_max_);
-  Status status = Gunzip(message->bytes, limit, memory_.get(), &text, &counted);
+  Status status = http::Gunzip(message->bytes, limit, memory_.get(), &text, &counted);
   if (memory_ != nullptr) memory_->Give(std::exchange(message->counted, counted));
   message->bytes = std::move(text);
   const Lock lock(mutex_);
@@ -301,9 +301,9 @@ void Rpc::EndRead(Lock lock, const Status& status) {
 
 // ---- Messages that go
 
-void Rpc::SendHead(bool last, HeaderList* headers) {
+void Rpc::SendHead(bool last, http2::HeaderList* headers) {
   head_sent_ = true;
-  HeaderList all;
+  http2::HeaderList all;
   all.reserve(3 + initial_.size() + (headers != nullptr ? headers->size() : 0));
   all.emplace_back(":status", "200");
   all.emplace_back("content-type", "application/grpc");
@@ -319,7 +319,7 @@ void Rpc::SendMessage(RpcMessage message) {
   if (!head_sent_) SendHead(/*last=*/false, nullptr);
   bytes_out_ += message.size();
   if (packs_ && message.size() >= kPackBytesMin) {
-    const std::string packed = Gzip(message.view());
+    const std::string packed = http::Gzip(message.view());
     message = RpcMessage(packed.size());
     std::copy(packed.begin(), packed.end(), message.data());
     return answer_->SendData(RpcMessage::Framed(std::move(message), true), nullptr, false);
@@ -381,7 +381,7 @@ void Rpc::Finish(GrpcStatus status, std::optional<RpcMessage> message) {
   code_ = status.code;
   React([&] {
     if (!send) return;
-    HeaderList end;
+    http2::HeaderList end;
     end.reserve(2 + trailing_.size());
     end.emplace_back("grpc-status", std::to_string(static_cast<int>(status.code)));
     if (!status.message.empty()) {
@@ -392,13 +392,13 @@ void Rpc::Finish(GrpcStatus status, std::optional<RpcMessage> message) {
     }
     std::move(trailing_.begin(), trailing_.end(), std::back_inserter(end));
     if (!message) return SendEnd(std::move(end));
-    const auto shared = std::make_shared<HeaderList>(std::move(end));
+    const auto shared = std::make_shared<http2::HeaderList>(std::move(end));
     Send(*std::move(message), [this, shared] { SendEnd(std::move(*shared)); });
   });
   Leave();
 }
 
-void Rpc::SendEnd(HeaderList end) {
+void Rpc::SendEnd(http2::HeaderList end) {
   if (!head_sent_) return SendHead(/*last=*/true, &end);
   answer_->SendTrailers(std::move(end));
 }
@@ -453,10 +453,10 @@ void Rpc::OnInterrupt() {
   Tell(std::move(lock));
 }
 
-void Rpc::OnGone(Http2Gone how) {
+void Rpc::OnGone(http2::Http2Gone how) {
   Lock lock(mutex_);
   gone_ = true;
-  cancelled_ = how != Http2Gone::kAnswered;
+  cancelled_ = how != http2::Http2Gone::kAnswered;
   Tell(std::move(lock));
 }
 
@@ -488,4 +488,4 @@ void Rpc::Leave() {
   RunGuarded("the end of a call", [this] { reactor_->OnDone(); });
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -38,7 +38,7 @@
 #include "http/open_count.h"
 #include "http2/http2_handler.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 // A message that goes out, with room for its head.
 class RpcMessage {
@@ -74,7 +74,7 @@ class RpcReactor {
   ~RpcReactor() = default;
 };
 
-class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc> {
+class Rpc final : public http2::Http2Receiver, public std::enable_shared_from_this<Rpc> {
  public:
   // Shared by all calls; outlives them.
   struct Options {
@@ -84,7 +84,7 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
     // Runs work that handles `bytes` on a worker.
     std::function<void(Priority, size_t bytes, std::function<void()>)> on_worker;
     // The calls that there are.
-    std::shared_ptr<OpenCount> open = std::make_shared<OpenCount>();
+    std::shared_ptr<http::OpenCount> open = std::make_shared<http::OpenCount>();
   };
   // Longer messages are taken by workers.
   static constexpr size_t kLongBytes = 256 << 10;
@@ -92,13 +92,13 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   static constexpr size_t kUncountedBytes = 4 << 10;
 
   // `streams`: the client may send any number of messages, else one, after which it sends no more.
-  Rpc(const Options* options, Http2Request request, std::shared_ptr<Http2Answer> answer,
-      bool streams);
+  Rpc(const Options* options, http2::Http2Request request,
+      std::shared_ptr<http2::Http2Answer> answer, bool streams);
   ~Rpc() override;
   Rpc(const Rpc&) = delete;
   Rpc& operator=(const Rpc&) = delete;
 
-  const Http2Request& request() const { return request_; }
+  const http2::Http2Request& request() const { return request_; }
   bool streams() const { return streams_; }
   // The first header of this name, in lower case, or "". One whose name ends in "-bin": its bytes.
   std::string_view Header(std::string_view name) const;
@@ -122,7 +122,7 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   // `message`: the last one that is written.
   void Finish(GrpcStatus status, std::optional<RpcMessage> message = std::nullopt);
   // Breaks the call off, from any thread: the client sees CANCELLED.
-  void Cancel() { answer_->Reset(Http2Error::kCancel); }
+  void Cancel() { answer_->Reset(http2::Http2Error::kCancel); }
 
   // The answer did not reach the client.
   bool IsCancelled() const { return cancelled_.load(); }
@@ -135,7 +135,7 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   void OnSent() override;
   void OnTime() override;
   void OnInterrupt() override;
-  void OnGone(Http2Gone how) override;
+  void OnGone(http2::Http2Gone how) override;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -165,18 +165,18 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   // Without it.
   void Hand(Arrived message);
   Status Unpack(Arrived* message);
-  void SendHead(bool last, HeaderList* headers);
+  void SendHead(bool last, http2::HeaderList* headers);
   void SendMessage(RpcMessage message);
   void Send(RpcMessage message, std::function<void()> then);
-  void SendEnd(HeaderList end);
+  void SendEnd(http2::HeaderList end);
   void Leave();
   template <typename Reaction>
   void React(Reaction reaction) noexcept;
 
   const Options* const options_;
-  const std::shared_ptr<OpenCount> open_;
-  Http2Request request_;
-  const std::shared_ptr<Http2Answer> answer_;
+  const std::shared_ptr<http::OpenCount> open_;
+  http2::Http2Request request_;
+  const std::shared_ptr<http2::Http2Answer> answer_;
   const bool streams_;
   RpcReactor* reactor_ = nullptr;
   Clock::time_point deadline_ = Clock::time_point::max();
@@ -188,7 +188,7 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   Priority priority_ = Priority::kInteractive;
 
   // Touched by the thread that writes.
-  HeaderList initial_, trailing_;
+  http2::HeaderList initial_, trailing_;
   bool head_sent_ = false;
   GrpcCode code_ = GrpcCode::kOk;
   std::atomic<size_t> bytes_out_{0};
@@ -219,4 +219,4 @@ class Rpc final : public Http2Receiver, public std::enable_shared_from_this<Rpc>
   int reactions_ = 0;  // under way
 };
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -23,14 +23,14 @@
 #include "http/message.h"
 #include "http2/http2_client.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 class ClientCall;
 
-class ClientChannel final : private Http2Client::Events {
+class ClientChannel final : private http2::Http2Client::Events {
  public:
   explicit ClientChannel(uint16_t port) {
-    auto connected = Http2Client::Connect("127.0.0.1", port, this);
+    auto connected = http2::Http2Client::Connect("127.0.0.1", port, this);
     if (!connected.ok()) return;
     client_ = *std::move(connected);
     lost_ = false;
@@ -44,11 +44,11 @@ class ClientChannel final : private Http2Client::Events {
   ClientChannel(const ClientChannel&) = delete;
   ClientChannel& operator=(const ClientChannel&) = delete;
 
-  std::shared_ptr<ClientCall> Open(const std::string& path, const HeaderList& metadata = {});
+  std::shared_ptr<ClientCall> Open(const std::string& path, const http2::HeaderList& metadata = {});
   // A call of this one message.
   std::shared_ptr<ClientCall> Send(const std::string& path,
                                    const google::protobuf::MessageLite& request,
-                                   const HeaderList& metadata = {});
+                                   const http2::HeaderList& metadata = {});
 
  private:
   friend class ClientCall;
@@ -64,13 +64,13 @@ class ClientChannel final : private Http2Client::Events {
     }
   }
   // Within Receive, under mutex_.
-  void OnHeaders(int32_t stream, HeaderList headers) override;
+  void OnHeaders(int32_t stream, http2::HeaderList headers) override;
   void OnData(int32_t stream, std::string_view bytes) override;
   void OnEnd(int32_t stream, uint32_t error) override;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::unique_ptr<Http2Client> client_;
+  std::unique_ptr<http2::Http2Client> client_;
   std::thread reader_;
   bool lost_ = true;
   std::map<int32_t, std::shared_ptr<ClientCall>> calls_;  // under way
@@ -99,22 +99,22 @@ class ClientCall {
     channel_->changed_.wait(lock, [this] { return Ended(); });
     if (const std::string code = Of(headers_, "grpc-status"); !code.empty()) {
       std::string message;
-      PercentDecode(Of(headers_, "grpc-message"), &message);
+      http::PercentDecode(Of(headers_, "grpc-message"), &message);
       return {static_cast<GrpcCode>(std::stoi(code)), message};
     }
-    const bool reset = error_ == static_cast<uint32_t>(Http2Error::kCancel);
+    const bool reset = error_ == static_cast<uint32_t>(http2::Http2Error::kCancel);
     return {reset ? GrpcCode::kCancelled : GrpcCode::kUnavailable, "no status came"};
   }
   void Cancel() {
     const std::lock_guard lock(channel_->mutex_);
     if (Ended()) return;
-    channel_->client_->Reset(number_, Http2Error::kCancel);
+    channel_->client_->Reset(number_, http2::Http2Error::kCancel);
     channel_->client_->Flush();
-    error_ = static_cast<uint32_t>(Http2Error::kCancel);
+    error_ = static_cast<uint32_t>(http2::Http2Error::kCancel);
     channel_->changed_.notify_all();
   }
   // Headers and trailers together; after Finish.
-  const HeaderList& headers() const { return headers_; }
+  const http2::HeaderList& headers() const { return headers_; }
 
  private:
   friend class ClientChannel;
@@ -129,14 +129,14 @@ class ClientCall {
   ClientChannel* const channel_;
   // Guarded by the channel's mutex.
   int32_t number_ = -1;
-  HeaderList headers_;
+  http2::HeaderList headers_;
   std::string bytes_;  // of a message that is not whole
   std::deque<std::string> messages_;
   std::optional<uint32_t> error_;  // with which it has ended; 0: whole
 };
 
-inline void ClientChannel::OnHeaders(int32_t stream, HeaderList headers) {
-  HeaderList& all = calls_.at(stream)->headers_;
+inline void ClientChannel::OnHeaders(int32_t stream, http2::HeaderList headers) {
+  http2::HeaderList& all = calls_.at(stream)->headers_;
   for (auto& header : headers) all.push_back(std::move(header));
 }
 
@@ -164,8 +164,8 @@ inline void ClientChannel::OnEnd(int32_t stream, uint32_t error) {
 }
 
 inline std::shared_ptr<ClientCall> ClientChannel::Open(const std::string& path,
-                                                       const HeaderList& metadata) {
-  HeaderList headers = {
+                                                       const http2::HeaderList& metadata) {
+  http2::HeaderList headers = {
       {":method", "POST"}, {":scheme", "http"}, {":path", path}, {":authority", "127.0.0.1"}};
   headers.insert(headers.end(), metadata.begin(), metadata.end());
   headers.insert(headers.end(), {{"te", "trailers"}, {"content-type", "application/grpc"}});
@@ -174,7 +174,7 @@ inline std::shared_ptr<ClientCall> ClientChannel::Open(const std::string& path,
   if (lost_) return call;
   call->number_ = client_->Begin(headers, false);
   if (call->number_ < 0) {
-    call->error_ = static_cast<uint32_t>(Http2Error::kRefusedStream);
+    call->error_ = static_cast<uint32_t>(http2::Http2Error::kRefusedStream);
   } else {
     calls_[call->number_] = call;
     lost_ = !client_->Flush();
@@ -184,11 +184,11 @@ inline std::shared_ptr<ClientCall> ClientChannel::Open(const std::string& path,
 
 inline std::shared_ptr<ClientCall> ClientChannel::Send(const std::string& path,
                                                        const google::protobuf::MessageLite& request,
-                                                       const HeaderList& metadata) {
+                                                       const http2::HeaderList& metadata) {
   auto call = Open(path, metadata);
   call->Write(request);
   call->WritesDone();
   return call;
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <utility>
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 // RFC 4648 4.
@@ -48,14 +48,14 @@ bool IsGrpc(std::string_view type) {
 
 }  // namespace
 
-std::string_view HeaderOf(const HeaderList& headers, std::string_view name) {
+std::string_view HeaderOf(const http2::HeaderList& headers, std::string_view name) {
   for (const auto& [key, value] : headers) {
     if (key == name) return value;
   }
   return {};
 }
 
-Status DecodeBinaryHeaders(HeaderList* headers) {
+Status DecodeBinaryHeaders(http2::HeaderList* headers) {
   const size_t count = headers->size();
   for (size_t i = 0; i < count; ++i) {
     const std::string name = (*headers)[i].first;
@@ -117,13 +117,13 @@ std::string EncodeGrpcMessage(std::string_view text) {
   return encoded;
 }
 
-std::optional<HeaderList> RefuseHead(const Http2Request& request) {
-  if (request.method != "POST") return HeaderList{{":status", "405"}, {"allow", "POST"}};
+std::optional<http2::HeaderList> RefuseHead(const http2::Http2Request& request) {
+  if (request.method != "POST") return http2::HeaderList{{":status", "405"}, {"allow", "POST"}};
   if (!IsGrpc(HeaderOf(request.headers, "content-type"))) {
-    return HeaderList{{":status", "415"}, {"accept-post", "application/grpc"}};
+    return http2::HeaderList{{":status", "415"}, {"accept-post", "application/grpc"}};
   }
   if (!ListHas(HeaderOf(request.headers, "te"), "trailers")) {
-    return HeaderList{
+    return http2::HeaderList{
         {":status", "400"},
         {"content-type", "application/grpc"},
         {"grpc-status", "13"},
@@ -132,4 +132,4 @@ std::optional<HeaderList> RefuseHead(const Http2Request& request) {
   return std::nullopt;
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -9,15 +9,15 @@
 #include "common/status.h"
 #include "http2/http2_handler.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 // The first header of this name, in lower case, or "".
-std::string_view HeaderOf(const HeaderList& headers, std::string_view name);
+std::string_view HeaderOf(const http2::HeaderList& headers, std::string_view name);
 
 // Makes bytes of the values of headers whose names end in "-bin": base64 with or without padding,
 // or several of them with commas between, which become headers of their own. kInvalidArgument names
 // the one that is none.
-Status DecodeBinaryHeaders(HeaderList* headers);
+Status DecodeBinaryHeaders(http2::HeaderList* headers);
 
 // A time that is longer means that there is none.
 inline constexpr std::chrono::hours kGrpcTimeoutMax{24 * 366};
@@ -34,6 +34,6 @@ std::string EncodeGrpcMessage(std::string_view text);
 
 // An answer of HTTP to a request that is not a call of gRPC: another method or content type, or a
 // proxy on the way that passes no trailers. nullopt: it is a call.
-std::optional<HeaderList> RefuseHead(const Http2Request& request);
+std::optional<http2::HeaderList> RefuseHead(const http2::Http2Request& request);
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -11,7 +11,7 @@
 #include "grpc/rpc_head.h"
 #include "http/gzip.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 using std::chrono::milliseconds;
@@ -53,14 +53,14 @@ class RpcTest : public testing::Test {
   }
   ~RpcTest() override {
     if (rpc_ == nullptr || reactor_.dones > 0) return;
-    rpc_->OnGone(Http2Gone::kClientLeft);
+    rpc_->OnGone(http2::Http2Gone::kClientLeft);
     rpc_->Finish({});
     EXPECT_EQ(reactor_.dones, 1);
   }
 
-  void Open(bool streams, HeaderList headers = {}) {
+  void Open(bool streams, http2::HeaderList headers = {}) {
     answer_ = std::make_shared<FakeAnswer>();
-    Http2Request request;
+    http2::Http2Request request;
     request.headers = std::move(headers);
     request.begin = Clock::now();
     rpc_ = std::make_shared<Rpc>(&options_, std::move(request), answer_, streams);
@@ -169,12 +169,12 @@ TEST_F(RpcTest, WithoutMemoryTheCallIsRefusedAndItsBytesAreDropped) {
 
 TEST_F(RpcTest, WhatIsNoMessageHasItsCode) {
   struct Case {
-    HeaderList headers;
+    http2::HeaderList headers;
     std::string bytes;
     GrpcCode code;
     const char* text;
   };
-  const HeaderList gzip = {{"grpc-encoding", "gzip"}};
+  const http2::HeaderList gzip = {{"grpc-encoding", "gzip"}};
   for (const auto& [headers, bytes, code, text] : std::vector<Case>{
            {{}, Frame("x", 2), GrpcCode::kInvalidArgument, "neither 0 nor 1"},
            {{}, Frame("x", 1), GrpcCode::kInvalidArgument, "grpc-encoding"},
@@ -183,7 +183,7 @@ TEST_F(RpcTest, WhatIsNoMessageHasItsCode) {
            {{}, std::string("\0\0\0\0\2x", 6), GrpcCode::kInvalidArgument, "within a message"},
            {{}, Frame("x") + Frame("y"), GrpcCode::kInvalidArgument, "a second message"},
            {gzip, Frame("no gzip", 1), GrpcCode::kInvalidArgument, "said to be gzip"},
-           {gzip, Frame(Gzip(std::string(2 << 20, 'x')), 1), GrpcCode::kResourceExhausted,
+           {gzip, Frame(http::Gzip(std::string(2 << 20, 'x')), 1), GrpcCode::kResourceExhausted,
             "--max-body-bytes"},
            {{{"grpc-encoding", "deflate"}}, Frame("x", 1), GrpcCode::kUnimplemented, "by gzip"},
            {{},
@@ -202,7 +202,7 @@ TEST_F(RpcTest, WhatIsNoMessageHasItsCode) {
     EXPECT_THAT(Of(answer_->head, "grpc-message"), HasSubstr(text));
     EXPECT_EQ(Of(answer_->head, "grpc-accept-encoding"),
               code == GrpcCode::kUnimplemented ? "identity, gzip" : "");
-    rpc_->OnGone(Http2Gone::kAnswered);
+    rpc_->OnGone(http2::Http2Gone::kAnswered);
   }
 }
 
@@ -215,7 +215,7 @@ TEST_F(RpcTest, LongAnswersArePackedWhereRequestsAre) {
     EXPECT_EQ(answer_->data[0], size > 1000 ? 1 : 0);
     EXPECT_LT(answer_->data.size(), 1000U);
     EXPECT_EQ(Of(answer_->trailers, "grpc-status"), "0");
-    rpc_->OnGone(Http2Gone::kAnswered);
+    rpc_->OnGone(http2::Http2Gone::kAnswered);
   }
 }
 
@@ -265,7 +265,7 @@ TEST_F(RpcTest, AMessageThatDoesNotArriveEndsTheCall) {
     EXPECT_THAT(reactor_.read_end.message(), HasSubstr("--read-timeout-ms"));
     rpc_->Finish({GrpcCode::kInvalidArgument, ""});
     EXPECT_THAT(answer_->head, testing::Contains(Pair("grpc-status", "4")));
-    rpc_->OnGone(Http2Gone::kAnswered);
+    rpc_->OnGone(http2::Http2Gone::kAnswered);
   }
 }
 
@@ -291,14 +291,14 @@ TEST_F(RpcTest, MessagesOfSomeMethodsAreSmall) {
   EXPECT_EQ(reactor_.read_ends, 1);
   rpc_->Finish({GrpcCode::kInvalidArgument, ""});
   EXPECT_THAT(answer_->head, testing::Contains(Pair("grpc-status", "8")));
-  rpc_->OnGone(Http2Gone::kAnswered);
+  rpc_->OnGone(http2::Http2Gone::kAnswered);
   // Also where it is small as long as it is packed.
   Open(false, {{"grpc-encoding", "gzip"}});
   reactor_ = {};
   reactor_.rpc = rpc_.get();
   rpc_->LimitMessages(1000);
   rpc_->Read();
-  Send(Frame(Gzip(std::string(1001, 'x')), 1));
+  Send(Frame(http::Gzip(std::string(1001, 'x')), 1));
   rpc_->OnEnd();
   RunWork();
   EXPECT_EQ(reactor_.read_ends, 1);
@@ -320,7 +320,7 @@ TEST_F(RpcTest, AnswersHaveHeadMessageAndTrailers) {
   EXPECT_THAT(answer_->trailers, ElementsAre(Pair("grpc-status", "0"), Pair("x-last", "2")));
   EXPECT_EQ(rpc_->bytes_out(), 2U);
   EXPECT_EQ(reactor_.dones, 0);
-  rpc_->OnGone(Http2Gone::kAnswered);
+  rpc_->OnGone(http2::Http2Gone::kAnswered);
   EXPECT_EQ(reactor_.dones, 1);
   EXPECT_FALSE(rpc_->IsCancelled());
 }
@@ -342,7 +342,7 @@ TEST_F(RpcTest, WritesAreToldAndEndWithTheClient) {
   EXPECT_THAT(reactor_.written, ElementsAre(true));
   rpc_->Write(RpcMessage(10));
   rpc_->Read();
-  rpc_->OnGone(Http2Gone::kClientLeft);
+  rpc_->OnGone(http2::Http2Gone::kClientLeft);
   EXPECT_THAT(reactor_.written, ElementsAre(true, false));
   EXPECT_EQ(reactor_.cancels, 1);
   EXPECT_EQ(reactor_.read_end.code(), StatusCode::kCancelled);
@@ -364,14 +364,14 @@ TEST_F(RpcTest, ADeadlineAndAStopAreToldAndSaid) {
   EXPECT_EQ(reactor_.read_ends, 1);
   rpc_->Finish({GrpcCode::kCancelled, ""});
   EXPECT_EQ(Of(answer_->head, "grpc-status"), "4");
-  rpc_->OnGone(Http2Gone::kAnswered);
+  rpc_->OnGone(http2::Http2Gone::kAnswered);
   EXPECT_EQ(reactor_.cancels, 1);
 
   Open(false);
   rpc_->OnInterrupt();
   rpc_->Finish({GrpcCode::kCancelled, ""});
   EXPECT_EQ(Of(answer_->head, "grpc-status"), "14");
-  rpc_->OnGone(Http2Gone::kAnswered);
+  rpc_->OnGone(http2::Http2Gone::kAnswered);
   EXPECT_EQ(reactor_.cancels, 2);
   EXPECT_EQ(reactor_.dones, 2);
 }
@@ -406,7 +406,7 @@ TEST(RpcHead, Timeouts) {
 TEST(RpcHead, WhatIsNoCallIsAnsweredAsHttp) {
   const auto status_of = [](const char* type, const char* te = "trailers",
                             const char* method = "POST") {
-    Http2Request request;
+    http2::Http2Request request;
     request.method = method;
     request.headers = {{"content-type", type}, {"te", te}};
     const auto refusal = RefuseHead(request);
@@ -433,4 +433,4 @@ TEST(RpcHead, Lists) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::grpc

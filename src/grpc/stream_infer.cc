@@ -15,12 +15,12 @@
 #include "grpc/proto_message.h"
 #include "grpc/stream_text.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 class StreamInferRequest final : public CallRequest, private InferTensors {
  public:
-  explicit StreamInferRequest(Service* service) : service_(service) {}
+  explicit StreamInferRequest(api::Service* service) : service_(service) {}
 
   Status Read(std::string message, RequestMemory* /*memory*/, int64_t* /*counted*/) override {
     message_ = std::move(message);
@@ -69,7 +69,7 @@ class StreamInferRequest final : public CallRequest, private InferTensors {
     RunGuarded("answer of a stream", [&] { reply.End(written); });
   }
 
-  Service* const service_;
+  api::Service* const service_;
   std::string message_;  // until Work
   std::unique_ptr<TextAnswer> text_;
   RpcMessage answer_;
@@ -94,4 +94,4 @@ void AddStreamInfer(GrpcFrontEnd* front_end, const char* path) {
                          });
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -5,8 +5,8 @@
 
 #include "grpc/grpc_front_end.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 void AddStreamInfer(GrpcFrontEnd* front_end, const char* path);
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -13,7 +13,7 @@
 #include "common/printable.h"
 #include "grpc/proto_message.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 using inference::InferParameter;
@@ -43,9 +43,10 @@ std::optional<float> NumberOf(const InferParameter& value) {
 }
 
 // Their ranges are checked with the whole request.
-Status SetParameter(const std::string& name, const InferParameter& value, TextRequest* request) {
-  SamplingRequest& sampling = request->sampling;
-  SamplingOptions& options = sampling.options;
+Status SetParameter(const std::string& name, const InferParameter& value,
+                    api::TextRequest* request) {
+  api::SamplingRequest& sampling = request->sampling;
+  sample::SamplingOptions& options = sampling.options;
   const auto integer = IntegerOf(value);
   const bool small = integer && *integer >= INT32_MIN && *integer <= INT32_MAX;
   const auto set = [&](auto* place, bool right, auto given, const char* wanted) {
@@ -105,23 +106,23 @@ std::optional<bool> TruthOf(const InferRequest& request, int input) {
   return bytes.size() == 1 ? std::optional(bytes[0] != std::byte{0}) : std::nullopt;
 }
 
-void Append(const std::vector<ReplyDelta>& deltas, std::string* text) {
-  for (const ReplyDelta& delta : deltas) *text += delta.text;
+void Append(const std::vector<reply::ReplyDelta>& deltas, std::string* text) {
+  for (const reply::ReplyDelta& delta : deltas) *text += delta.text;
 }
 
 }  // namespace
 
-bool AsksForText(const ModelInferRequest& request, const Service& service) {
+bool AsksForText(const ModelInferRequest& request, const api::Service& service) {
   bool has_text = false;
   for (const auto& input : request.inputs()) has_text = has_text || input.name() == kTextInput;
   if (!has_text) return false;
   const auto model = service.Model(request.model_name());
-  return model.ok() && model->task == kGenerationTask;
+  return model.ok() && model->task == api::kGenerationTask;
 }
 
-Expected<TextRequest> TextRequestOf(const InferRequest& from) {
+Expected<api::TextRequest> TextRequestOf(const InferRequest& from) {
   const ModelInferRequest& head = from.head();
-  TextRequest request;
+  api::TextRequest request;
   request.model = head.model_name();
   if (!from.raw().empty() && from.raw().size() != static_cast<size_t>(head.inputs_size())) {
     return Status::Unsupported("texts in shared memory are not supported", "inputs");
@@ -133,7 +134,7 @@ Expected<TextRequest> TextRequestOf(const InferRequest& from) {
       if (!text) {
         return Status::InvalidArgument("input 'text_input' must hold one element", kTextInput);
       }
-      request.prompts = {GeneratePrompt{.value = *std::move(text), .field = kTextInput}};
+      request.prompts = {api::GeneratePrompt{.value = *std::move(text), .field = kTextInput}};
     } else if (name == "stream" && head.inputs(i).datatype() == "BOOL") {
       const auto streams = TruthOf(from, i);
       if (!streams) {
@@ -167,20 +168,20 @@ TextAnswer::TextAnswer(const ModelInferRequest& head) : id_(head.id()) {
   wants_final_ = final_asked != head.parameters().end() && final_asked->second.bool_param();
 }
 
-void TextAnswer::Run(Service* service, TextRequest request, RequestContext&& context,
+void TextAnswer::Run(api::Service* service, api::TextRequest request, RequestContext&& context,
                      std::function<void()> wake) {
   streams_ = request.streams;
-  feed_ = std::make_shared<GenerateFeed>(request.streams, std::move(wake));
+  feed_ = std::make_shared<api::GenerateFeed>(request.streams, std::move(wake));
   service->Generate(std::move(request), std::move(context), feed_);
 }
 
 CallRequest::Step TextAnswer::Next(RpcMessage* message) {
   std::string text;
   while (auto event = feed_->Next()) {
-    if (const auto* begun = std::get_if<GenerateBegun>(&*event)) model_ = begun->model;
-    if (auto* part = std::get_if<GeneratedPart>(&*event)) Append(part->deltas, &text);
-    if (auto* end = std::get_if<ChoiceEnd>(&*event)) Append(end->deltas, &text);
-    if (const auto* end = std::get_if<GenerateEnd>(&*event)) return End(end->status, message);
+    if (const auto* begun = std::get_if<api::GenerateBegun>(&*event)) model_ = begun->model;
+    if (auto* part = std::get_if<api::GeneratedPart>(&*event)) Append(part->deltas, &text);
+    if (auto* end = std::get_if<api::ChoiceEnd>(&*event)) Append(end->deltas, &text);
+    if (const auto* end = std::get_if<api::GenerateEnd>(&*event)) return End(end->status, message);
     if (streams_ && !text.empty()) {
       *message = Message(text, false);
       return CallRequest::Step::kSend;
@@ -192,7 +193,7 @@ CallRequest::Step TextAnswer::Next(RpcMessage* message) {
 
 CallRequest::Step TextAnswer::End(const Status& status, RpcMessage* message) {
   // The feed holds what wakes this, and this the feed.
-  const std::shared_ptr<GenerateFeed> feed = std::move(feed_);
+  const std::shared_ptr<api::GenerateFeed> feed = std::move(feed_);
   if (!status.ok()) {
     *message = StreamError(status, id_);
     return CallRequest::Step::kLast;
@@ -223,4 +224,4 @@ RpcMessage TextAnswer::Message(const std::string& text, bool last) const {
   return PrintMessage(message);
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

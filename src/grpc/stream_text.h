@@ -22,16 +22,18 @@
 #include "grpc/infer_request.h"
 #include "grpc/ordered_call.h"
 
-namespace penstock {
-
+namespace penstock::api {
 class GenerateFeed;
 class Service;
+}  // namespace penstock::api
+
+namespace penstock::grpc {
 
 // Whether a request is for a model that generates text.
-bool AsksForText(const inference::ModelInferRequest& request, const Service& service);
+bool AsksForText(const inference::ModelInferRequest& request, const api::Service& service);
 
 // What it asks for. kInvalidArgument and kUnsupported name the input or the parameter.
-Expected<TextRequest> TextRequestOf(const InferRequest& from);
+Expected<api::TextRequest> TextRequestOf(const InferRequest& from);
 
 // The message that says that the request `id` failed.
 RpcMessage StreamError(const Status& status, const std::string& id);
@@ -44,7 +46,7 @@ class TextAnswer {
 
   // `wake`: there may be a next message. It is held until the text has ended or this has gone; any
   // thread calls it, and it does not wait.
-  void Run(Service* service, TextRequest request, RequestContext&& context,
+  void Run(api::Service* service, api::TextRequest request, RequestContext&& context,
            std::function<void()> wake);
   CallRequest::Step Next(RpcMessage* message);
 
@@ -55,9 +57,9 @@ class TextAnswer {
   const std::string id_;
   bool wants_final_ = false;
   bool streams_ = false;
-  std::shared_ptr<GenerateFeed> feed_;
+  std::shared_ptr<api::GenerateFeed> feed_;
   std::string model_;
   std::string text_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -8,7 +8,7 @@
 #include "api/names.h"
 #include "api/tei_rules.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 namespace wire = tei::v1;
@@ -19,12 +19,12 @@ uint32_t Saturated(int64_t value) {
   return static_cast<uint32_t>(std::clamp<int64_t>(value, 0, std::numeric_limits<uint32_t>::max()));
 }
 
-Expected<TruncationSide> SideOf(wire::TruncationDirection direction) {
+Expected<text::TruncationSide> SideOf(wire::TruncationDirection direction) {
   switch (direction) {
     case wire::TRUNCATION_DIRECTION_RIGHT:
-      return TruncationSide::kRight;
+      return text::TruncationSide::kRight;
     case wire::TRUNCATION_DIRECTION_LEFT:
-      return TruncationSide::kLeft;
+      return text::TruncationSide::kLeft;
     default:
       return Status::InvalidArgument(
           fmt::format("'truncation_direction' must be 0 (right) or 1 (left), is {}",
@@ -35,39 +35,40 @@ Expected<TruncationSide> SideOf(wire::TruncationDirection direction) {
 
 // `truncate` and `truncation_direction`; `prompt_name` where the message has one.
 template <typename Message>
-Expected<TextOptions> OptionsOf(const Message& message) {
-  TextOptions options;
+Expected<api::TextOptions> OptionsOf(const Message& message) {
+  api::TextOptions options;
   options.truncate = message.truncate();
   PENSTOCK_ASSIGN_OR_RETURN(options.side, SideOf(message.truncation_direction()));
   if constexpr (requires { message.has_prompt_name(); }) {
     if (message.has_prompt_name()) {
-      PENSTOCK_RETURN_IF_ERROR(CheckName(message.prompt_name(), "prompt_name"));
+      PENSTOCK_RETURN_IF_ERROR(api::CheckName(message.prompt_name(), "prompt_name"));
       options.prompt_name = message.prompt_name();
     }
   }
   return options;
 }
 
-Input SingleText(const std::string& text) {
-  Input input;
+api::Input SingleText(const std::string& text) {
+  api::Input input;
   input.text = text;
   input.single = true;
   return input;
 }
 
 template <typename Message>
-Expected<ClassifyRequest> ClassifyOf(const Message& message, std::vector<std::string> texts) {
-  ClassifyRequest request;
+Expected<api::ClassifyRequest> ClassifyOf(const Message& message, std::vector<std::string> texts) {
+  api::ClassifyRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.text, OptionsOf(message));
-  PENSTOCK_ASSIGN_OR_RETURN(ClassifyInput input, TeiPredictInput(std::move(texts), "inputs"));
+  PENSTOCK_ASSIGN_OR_RETURN(api::ClassifyInput input,
+                            api::TeiPredictInput(std::move(texts), "inputs"));
   request.inputs.push_back(std::move(input));
   request.raw_scores = message.raw_scores();
   return request;
 }
 
 template <typename Message>
-Expected<RerankRequest> RerankOf(const Message& message, std::vector<std::string> texts) {
-  RerankRequest request;
+Expected<api::RerankRequest> RerankOf(const Message& message, std::vector<std::string> texts) {
+  api::RerankRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.text, OptionsOf(message));
   request.query = message.query();
   request.documents = std::move(texts);
@@ -77,11 +78,11 @@ Expected<RerankRequest> RerankOf(const Message& message, std::vector<std::string
 
 }  // namespace
 
-Expected<EmbedRequest> FromTei(const wire::EmbedRequest& message) {
-  EmbedRequest request;
+Expected<api::EmbedRequest> FromTei(const wire::EmbedRequest& message) {
+  api::EmbedRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.text, OptionsOf(message));
   request.inputs.push_back(SingleText(message.inputs()));
-  request.normalize = message.has_normalize() ? message.normalize() : kTeiNormalize;
+  request.normalize = message.has_normalize() ? message.normalize() : api::kTeiNormalize;
   if (message.has_dimensions()) {
     if (message.dimensions() > kInt32Max) {
       return Status::InvalidArgument(
@@ -93,41 +94,41 @@ Expected<EmbedRequest> FromTei(const wire::EmbedRequest& message) {
   return request;
 }
 
-Expected<EmbedRequest> FromTei(const wire::EmbedAllRequest& message) {
-  EmbedRequest request;
+Expected<api::EmbedRequest> FromTei(const wire::EmbedAllRequest& message) {
+  api::EmbedRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.text, OptionsOf(message));
   request.inputs.push_back(SingleText(message.inputs()));
   return request;
 }
 
-Expected<ClassifyRequest> FromTei(const wire::PredictRequest& message) {
+Expected<api::ClassifyRequest> FromTei(const wire::PredictRequest& message) {
   return ClassifyOf(message, {message.inputs()});
 }
 
-Expected<ClassifyRequest> FromTei(const wire::PredictPairRequest& message) {
+Expected<api::ClassifyRequest> FromTei(const wire::PredictPairRequest& message) {
   return ClassifyOf(message, {message.inputs().begin(), message.inputs().end()});
 }
 
-Expected<RerankRequest> FromTei(const wire::RerankRequest& message) {
+Expected<api::RerankRequest> FromTei(const wire::RerankRequest& message) {
   return RerankOf(message, {message.texts().begin(), message.texts().end()});
 }
 
-Expected<RerankRequest> FromTei(const wire::RerankStreamRequest& message) {
+Expected<api::RerankRequest> FromTei(const wire::RerankStreamRequest& message) {
   return RerankOf(message, {message.text()});
 }
 
-Expected<TokenizeRequest> FromTei(const wire::EncodeRequest& message) {
-  TokenizeRequest request;
+Expected<api::TokenizeRequest> FromTei(const wire::EncodeRequest& message) {
+  api::TokenizeRequest request;
   request.inputs.push_back(message.inputs());
   request.add_special_tokens = message.add_special_tokens();
   if (message.has_prompt_name()) {
-    PENSTOCK_RETURN_IF_ERROR(CheckName(message.prompt_name(), "prompt_name"));
+    PENSTOCK_RETURN_IF_ERROR(api::CheckName(message.prompt_name(), "prompt_name"));
     request.prompt_name = message.prompt_name();
   }
   return request;
 }
 
-Expected<DecodeRequest> FromTei(const wire::DecodeRequest& message) {
+Expected<api::DecodeRequest> FromTei(const wire::DecodeRequest& message) {
   const auto over = std::find_if(message.ids().begin(), message.ids().end(),
                                  [](uint32_t id) { return id > kInt32Max; });
   if (over != message.ids().end()) {
@@ -135,51 +136,51 @@ Expected<DecodeRequest> FromTei(const wire::DecodeRequest& message) {
     return Status::InvalidArgument(
         fmt::format("'{}' must be a token id from 0 to {}", field, kInt32Max), field);
   }
-  DecodeRequest request;
+  api::DecodeRequest request;
   request.inputs.emplace_back(message.ids().begin(), message.ids().end());
   request.skip_special_tokens = message.skip_special_tokens();
   return request;
 }
 
-void ToTei(const EmbedResponse& response, wire::EmbedResponse* message) {
+void ToTei(const api::EmbedResponse& response, wire::EmbedResponse* message) {
   message->mutable_embeddings()->Assign(response.values.begin(), response.values.end());
 }
 
-void ToTei(const EmbedAllResponse& response, wire::EmbedAllResponse* message) {
+void ToTei(const api::EmbedAllResponse& response, wire::EmbedAllResponse* message) {
   const auto width = static_cast<ptrdiff_t>(response.dimensions);
   for (auto row = response.values.begin(); row != response.values.end(); row += width) {
     message->add_token_embeddings()->mutable_embeddings()->Assign(row, row + width);
   }
 }
 
-void ToTei(const ClassifyResponse& response, wire::PredictResponse* message) {
-  for (const ClassifyResponse::Label& label : response.inputs.at(0)) {
+void ToTei(const api::ClassifyResponse& response, wire::PredictResponse* message) {
+  for (const api::ClassifyResponse::Label& label : response.inputs.at(0)) {
     wire::Prediction* const prediction = message->add_predictions();
     prediction->set_score(label.score);
     prediction->set_label(response.labels.at(static_cast<size_t>(label.id)));
   }
 }
 
-void ToTei(const TokenizeResponse& response, wire::EncodeResponse* message) {
-  for (const TokenizeResponse::Token& token : response.inputs.at(0)) {
+void ToTei(const api::TokenizeResponse& response, wire::EncodeResponse* message) {
+  for (const api::TokenizeResponse::Token& token : response.inputs.at(0)) {
     wire::SimpleToken* const simple = message->add_tokens();
     simple->set_id(static_cast<uint32_t>(token.id));
     simple->set_text(token.text);
     simple->set_special(token.special);
-    if (const auto place = TeiPlace(token)) {
+    if (const auto place = api::TeiPlace(token)) {
       simple->set_start(static_cast<uint32_t>(place->begin));
       simple->set_stop(static_cast<uint32_t>(place->end));
     }
   }
 }
 
-void ToTei(const DecodeResponse& response, wire::DecodeResponse* message) {
+void ToTei(const api::DecodeResponse& response, wire::DecodeResponse* message) {
   message->set_text(response.texts.at(0));
 }
 
-void ToTei(const RerankResponse& response, const wire::RerankRequest& request,
+void ToTei(const api::RerankResponse& response, const wire::RerankRequest& request,
            wire::RerankResponse* message) {
-  for (const RerankResponse::Item& item : response.items) {
+  for (const api::RerankResponse::Item& item : response.items) {
     wire::Rank* const rank = message->add_ranks();
     rank->set_index(static_cast<uint32_t>(item.index));
     if (request.return_text()) rank->set_text(request.texts(item.index));
@@ -187,7 +188,8 @@ void ToTei(const RerankResponse& response, const wire::RerankRequest& request,
   }
 }
 
-Expected<wire::InfoResponse> TeiInfo(const ModelInfo& model, const ServiceOptions& limits) {
+Expected<wire::InfoResponse> TeiInfo(const api::ModelInfo& model,
+                                     const api::ServiceOptions& limits) {
   wire::InfoResponse info;
   if (model.task == "embedding") {
     info.set_model_type(wire::MODEL_TYPE_EMBEDDING);
@@ -218,14 +220,14 @@ Expected<wire::InfoResponse> TeiInfo(const ModelInfo& model, const ServiceOption
   return info;
 }
 
-TeiWork TeiWorkOf(int64_t chars, int64_t tokens, RequestTrace* trace) {
+TeiWork TeiWorkOf(int64_t chars, int64_t tokens, metrics::RequestTrace* trace) {
   TeiWork work{.chars = chars, .tokens = tokens};
   if (trace == nullptr) return work;
-  trace->Enter(Stage::kSerialise);
+  trace->Enter(metrics::Stage::kSerialise);
   work.total_ns = trace->wall_ns();
-  work.tokenize_ns = trace->ns(Stage::kTokenize);
-  work.queue_ns = trace->ns(Stage::kQueue);
-  work.inference_ns = trace->ns(Stage::kForm) + trace->ns(Stage::kForward);
+  work.tokenize_ns = trace->ns(metrics::Stage::kTokenize);
+  work.queue_ns = trace->ns(metrics::Stage::kQueue);
+  work.inference_ns = trace->ns(metrics::Stage::kForm) + trace->ns(metrics::Stage::kForward);
   return work;
 }
 
@@ -238,4 +240,4 @@ void ToTei(const TeiWork& work, wire::Metadata* metadata) {
   metadata->set_inference_time_ns(static_cast<uint64_t>(work.inference_ns));
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -5,7 +5,7 @@
 #include "api/names.h"
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 namespace wire = tei::v1;
@@ -22,7 +22,7 @@ TEST(TeiConvert, EmbedTakesEveryField) {
   ASSERT_TRUE(request.ok()) << request.status().ToString();
   EXPECT_EQ(request->normalize, false);
   EXPECT_EQ(request->text.truncate, true);
-  EXPECT_EQ(request->text.side, TruncationSide::kLeft);
+  EXPECT_EQ(request->text.side, text::TruncationSide::kLeft);
   EXPECT_EQ(request->text.prompt_name, "query");
   EXPECT_EQ(request->dimensions, 8);
 }
@@ -37,7 +37,7 @@ TEST(TeiConvert, ValuesThatNativeTypesCannotHoldAreRefusedByName) {
   EXPECT_EQ(FromTei(embed).status().message(),
             "'truncation_direction' must be 0 (right) or 1 (left), is 7");
   embed.set_truncation_direction(wire::TRUNCATION_DIRECTION_RIGHT);
-  embed.set_prompt_name(std::string(kNameBytesMax + 1, 'p'));
+  embed.set_prompt_name(std::string(api::kNameBytesMax + 1, 'p'));
   EXPECT_EQ(FromTei(embed).status().field(), "prompt_name");
   wire::EncodeRequest encode;
   encode.set_prompt_name(std::string("a\0b", 3));
@@ -50,13 +50,13 @@ TEST(TeiConvert, ValuesThatNativeTypesCannotHoldAreRefusedByName) {
 }
 
 TEST(TeiConvert, Info) {
-  ModelInfo model;
+  api::ModelInfo model;
   model.name = "m";
   model.task = "reranking";
   model.dtype = "bfloat16";
   model.max_tokens = 512;
   model.max_batch_tokens = 4096;
-  ServiceOptions limits;
+  api::ServiceOptions limits;
   limits.tokenization_workers = 2;
   const auto info = TeiInfo(model, limits);
   ASSERT_TRUE(info.ok());
@@ -73,16 +73,16 @@ TEST(TeiConvert, Info) {
   // MODEL_TYPE_EMBEDDING is 0, so what is not known must not pass for it.
   model.task = "";
   EXPECT_EQ(TeiInfo(model, limits).code(), StatusCode::kUnavailable);
-  model.task = kGenerationTask;
+  model.task = api::kGenerationTask;
   EXPECT_EQ(TeiInfo(model, limits).code(), StatusCode::kUnprocessable);
 }
 
 TEST(TeiConvert, MetadataTellsTheStages) {
   using std::chrono::nanoseconds;
   const Clock::time_point begin = Clock::now() - std::chrono::seconds(1);
-  RequestTrace trace(begin);
-  trace.Enter(Stage::kTokenize, begin + nanoseconds(10));
-  trace.Enter(Stage::kQueue, begin + nanoseconds(30));
+  metrics::RequestTrace trace(begin);
+  trace.Enter(metrics::Stage::kTokenize, begin + nanoseconds(10));
+  trace.Enter(metrics::Stage::kQueue, begin + nanoseconds(30));
   trace.Batched(begin + nanoseconds(60), begin + nanoseconds(70), begin + nanoseconds(110), true);
   wire::Metadata metadata;
   ToTei(TeiWorkOf(5, 3, &trace), &metadata);
@@ -99,4 +99,4 @@ TEST(TeiConvert, MetadataTellsTheStages) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -16,7 +16,7 @@
 #include "grpc/tei_convert.h"
 #include "grpc/typed_call.h"
 
-namespace penstock {
+namespace penstock::grpc {
 namespace {
 
 namespace wire = tei::v1;
@@ -29,34 +29,34 @@ constexpr size_t kScoreBytes = 24;
 constexpr size_t kTokenBytes = 40;
 
 // About what an answer is in bytes, besides the texts of the request that it repeats.
-size_t TeiBytes(const EmbedResponse& response) {
+size_t TeiBytes(const api::EmbedResponse& response) {
   return kAnswerBytes + response.values.size() * sizeof(float);
 }
 
-size_t TeiBytes(const EmbedAllResponse& response) {
+size_t TeiBytes(const api::EmbedAllResponse& response) {
   return kAnswerBytes * (1 + static_cast<size_t>(response.token_counts.at(0))) +
          response.values.size() * sizeof(float);
 }
 
-size_t TeiBytes(const ClassifyResponse& response) {
+size_t TeiBytes(const api::ClassifyResponse& response) {
   size_t bytes = kAnswerBytes;
   for (const std::string& label : response.labels) bytes += kScoreBytes + label.size();
   return bytes;
 }
 
-size_t TeiBytes(const RerankResponse& response) {
+size_t TeiBytes(const api::RerankResponse& response) {
   return kAnswerBytes + kScoreBytes * response.items.size();
 }
 
-size_t TeiBytes(const TokenizeResponse& response) {
+size_t TeiBytes(const api::TokenizeResponse& response) {
   size_t bytes = kAnswerBytes;
-  for (const TokenizeResponse::Token& token : response.inputs.at(0)) {
+  for (const api::TokenizeResponse::Token& token : response.inputs.at(0)) {
     bytes += kTokenBytes + token.text.size();
   }
   return bytes;
 }
 
-size_t TeiBytes(const DecodeResponse& response) {
+size_t TeiBytes(const api::DecodeResponse& response) {
   return kAnswerBytes + response.texts.at(0).size();
 }
 
@@ -83,14 +83,14 @@ int64_t CharsOf(const Request& request) {
 }
 
 // The behaviour of the Service that a message asks for.
-constexpr auto BehaviourOf(const wire::EmbedRequest&) { return &Service::Embed; }
-constexpr auto BehaviourOf(const wire::EmbedAllRequest&) { return &Service::EmbedAll; }
-constexpr auto BehaviourOf(const wire::PredictRequest&) { return &Service::Classify; }
-constexpr auto BehaviourOf(const wire::PredictPairRequest&) { return &Service::Classify; }
-constexpr auto BehaviourOf(const wire::RerankRequest&) { return &Service::Rerank; }
-constexpr auto BehaviourOf(const wire::RerankStreamRequest&) { return &Service::Rerank; }
-constexpr auto BehaviourOf(const wire::EncodeRequest&) { return &Service::Tokenize; }
-constexpr auto BehaviourOf(const wire::DecodeRequest&) { return &Service::Decode; }
+constexpr auto BehaviourOf(const wire::EmbedRequest&) { return &api::Service::Embed; }
+constexpr auto BehaviourOf(const wire::EmbedAllRequest&) { return &api::Service::EmbedAll; }
+constexpr auto BehaviourOf(const wire::PredictRequest&) { return &api::Service::Classify; }
+constexpr auto BehaviourOf(const wire::PredictPairRequest&) { return &api::Service::Classify; }
+constexpr auto BehaviourOf(const wire::RerankRequest&) { return &api::Service::Rerank; }
+constexpr auto BehaviourOf(const wire::RerankStreamRequest&) { return &api::Service::Rerank; }
+constexpr auto BehaviourOf(const wire::EncodeRequest&) { return &api::Service::Tokenize; }
+constexpr auto BehaviourOf(const wire::DecodeRequest&) { return &api::Service::Decode; }
 
 // `status` with the names that fields have in the message.
 template <typename Request>
@@ -100,14 +100,14 @@ Status WithNamesOf(const Status& status, const Request&) {
   if constexpr (std::is_same_v<Request, wire::RerankStreamRequest>)
     field = {"documents[0]", "text"};
   if constexpr (std::is_same_v<Request, wire::DecodeRequest>) field = {"inputs[0]", "ids"};
-  return WithWireNames(status, {{"bulk_run", "x-penstock-bulk-id"}, field});
+  return frontend::WithWireNames(status, {{"bulk_run", "x-penstock-bulk-id"}, field});
 }
 
 // The model that a call names in its metadata; "": none.
 Expected<std::string> TeiModelOf(const Rpc& rpc) {
   constexpr char kName[] = "model";
   std::string name(rpc.Header(kName));
-  if (!name.empty()) PENSTOCK_RETURN_IF_ERROR(CheckName(name, kName));
+  if (!name.empty()) PENSTOCK_RETURN_IF_ERROR(api::CheckName(name, kName));
   return name;
 }
 
@@ -129,7 +129,7 @@ void AddHeaders(const wire::Metadata& metadata, Rpc* rpc) {
 // Parses `request`, and calls then(result) where all went well, else reply.End. `then` may run on a
 // model's thread: it leaves long work to reply.Print.
 template <typename Request, typename Then>
-void RunTei(Service* service, const CallReply& reply, const Request& request, Then then) {
+void RunTei(api::Service* service, const CallReply& reply, const Request& request, Then then) {
   auto model = TeiModelOf(reply.rpc());
   if (!model.ok()) return reply.End(model.status());
   auto parsed = FromTei(request);
@@ -145,7 +145,7 @@ void RunTei(Service* service, const CallReply& reply, const Request& request, Th
 
 // The same for a request with an answer of its own.
 template <typename Request, typename Response>
-void AnswerTei(Service* service, const CallReply& reply, const Request& request,
+void AnswerTei(api::Service* service, const CallReply& reply, const Request& request,
                Response* response) {
   RunTei(service, reply, request, [&request, reply, response](auto result) {
     size_t bytes = TeiBytes(result);
@@ -186,7 +186,7 @@ struct Ranks {
 
 class RankRequest final : public CallRequest {
  public:
-  RankRequest(Service* service, std::shared_ptr<Ranks> ranks)
+  RankRequest(api::Service* service, std::shared_ptr<Ranks> ranks)
       : service_(service), ranks_(std::move(ranks)) {}
 
   Status Read(std::string message, RequestMemory* memory, int64_t* counted) override {
@@ -202,7 +202,7 @@ class RankRequest final : public CallRequest {
   }
 
   void Work(const CallReply& reply) override {
-    RunTei(service_, reply, request_, [this, reply](const RerankResponse& result) {
+    RunTei(service_, reply, request_, [this, reply](const api::RerankResponse& result) {
       const float score = result.items.at(0).score;
       reply.Print(
           0, [this, score, tokens = result.usage.prompt_tokens, trace = reply.context().trace] {
@@ -235,14 +235,14 @@ class RankRequest final : public CallRequest {
   }
 
  private:
-  Service* const service_;
+  api::Service* const service_;
   const std::shared_ptr<Ranks> ranks_;
   wire::RerankStreamRequest request_;
   wire::Rank rank_;
   TeiWork work_;
 };
 
-Status ConcludeRanks(Ranks* ranks, RequestTrace* trace, int64_t bytes_max,
+Status ConcludeRanks(Ranks* ranks, metrics::RequestTrace* trace, int64_t bytes_max,
                      std::optional<RpcMessage>* message) {
   wire::RerankResponse& response = ranks->response;
   const int64_t count = response.ranks_size();
@@ -261,7 +261,7 @@ Status ConcludeRanks(Ranks* ranks, RequestTrace* trace, int64_t bytes_max,
   return Status::Ok();
 }
 
-CallParts RerankStream(Service* service) {
+CallParts RerankStream(api::Service* service) {
   const auto ranks = std::make_shared<Ranks>();
   return {.new_request = [service, ranks] { return std::make_shared<RankRequest>(service, ranks); },
           .conclude =
@@ -271,21 +271,21 @@ CallParts RerankStream(Service* service) {
               }};
 }
 
-Status FillInfo(const Service& service, const Rpc& rpc, wire::InfoResponse* response) {
+Status FillInfo(const api::Service& service, const Rpc& rpc, wire::InfoResponse* response) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string name, TeiModelOf(rpc));
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelInfo model, service.Model(name));
+  PENSTOCK_ASSIGN_OR_RETURN(const api::ModelInfo model, service.Model(name));
   PENSTOCK_ASSIGN_OR_RETURN(*response, TeiInfo(model, service.options()));
   return Status::Ok();
 }
 
-void AnswerTei(Service* service, const CallReply& reply, const wire::InfoRequest&,
+void AnswerTei(api::Service* service, const CallReply& reply, const wire::InfoRequest&,
                wire::InfoResponse* response) {
   reply.End(FillInfo(*service, reply.rpc(), response));
 }
 
-void AnswerTei(Service*, const CallReply& reply, const wire::EmbedSparseRequest&,
+void AnswerTei(api::Service*, const CallReply& reply, const wire::EmbedSparseRequest&,
                wire::EmbedSparseResponse*) {
-  reply.End(TeiNoSparse());
+  reply.End(api::TeiNoSparse());
 }
 
 // With the texts before the colon that TEI has, and which clients may look for.
@@ -339,4 +339,4 @@ void AddTei(GrpcFrontEnd* front_end) {
   front_end->MapStatus("/tei.v1.", StatusOfTei);
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

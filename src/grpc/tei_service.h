@@ -8,10 +8,10 @@
 
 #include "grpc/grpc_front_end.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 // Calls end with TEI's codes: INVALID_ARGUMENT also for what is too large, FAILED_PRECONDITION for
 // what the model does not do.
 void AddTei(GrpcFrontEnd* front_end);
 
-}  // namespace penstock
+}  // namespace penstock::grpc

@@ -22,7 +22,7 @@
 #include "grpc/ordered_call.h"
 #include "grpc/proto_message.h"
 
-namespace penstock {
+namespace penstock::grpc {
 
 template <typename Request, typename Response>
 class TypedRequest : public CallRequest {
@@ -63,4 +63,4 @@ void AddCalls(GrpcFrontEnd* front_end, const GrpcMethod& method, typename Typed:
   });
 }
 
-}  // namespace penstock
+}  // namespace penstock::grpc

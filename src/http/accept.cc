@@ -5,7 +5,7 @@
 
 #include "http/stream_formats.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 std::string_view Trimmed(std::string_view text) {
@@ -64,4 +64,4 @@ bool WantsHtml(std::string_view accept) {
 
 bool AcceptsGzip(std::string_view accept_encoding) { return WeightOf(accept_encoding, "gzip") > 0; }
 
-}  // namespace penstock
+}  // namespace penstock::http

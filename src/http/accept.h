@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace penstock {
+namespace penstock::http {
 
 // Whether this Accept header asks for lines: it names application/x-ndjson with q > 0, and not with
 // a lower q than application/json.
@@ -13,4 +13,4 @@ bool WantsHtml(std::string_view accept);
 // Whether this Accept-Encoding header names gzip with q > 0.
 bool AcceptsGzip(std::string_view accept_encoding);
 
-}  // namespace penstock
+}  // namespace penstock::http

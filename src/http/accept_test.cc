@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 TEST(Accept, LinesAreForThoseWhoAskByName) {
@@ -41,4 +41,4 @@ TEST(Accept, GzipIsForThoseWhoAskByName) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http

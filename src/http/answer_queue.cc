@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "http/io_thread.h"
 
-namespace penstock {
+namespace penstock::http {
 
 namespace {
 
@@ -176,4 +176,4 @@ void AnswerQueue::Close() {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

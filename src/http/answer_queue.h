@@ -15,7 +15,7 @@
 #include "http/message.h"
 #include "http/stream.h"
 
-namespace penstock {
+namespace penstock::http {
 
 struct IoThread;
 
@@ -109,4 +109,4 @@ class AnswerQueue {
   bool closed_ = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http

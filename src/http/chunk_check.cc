@@ -4,7 +4,7 @@
 
 #include "http/header_checks.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 constexpr char kBadSize[] = "bad chunk size";
@@ -159,4 +159,4 @@ const char* ChunkCheck::LongerLine(bool trailer) {
   return nullptr;
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

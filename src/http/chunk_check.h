@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::http {
 
 // Size and extensions of one chunk, and one line of the trailers.
 inline constexpr size_t kChunkLineBytesMax = 4096;
@@ -78,4 +78,4 @@ class ChunkCheck {
   size_t trailer_bytes_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 using namespace std::string_literals;
@@ -209,4 +209,4 @@ TEST(ChunkCheck, TheParserAgreesOnTheEnd) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http

@@ -28,7 +28,7 @@
 #include "http/stream_clock.h"
 #include "http2/http2_session.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 namespace asio = boost::asio;
@@ -92,7 +92,7 @@ class ConnectionOn final : public Connection,
   void OnAnswer(uint64_t number, const Responder::Print& print) noexcept override {
     Guarded([&] {
       if (number != exchange_ || state_ != State::kWaiting) return;
-      EnterStage(*request_, Stage::kSerialise);
+      EnterStage(*request_, metrics::Stage::kSerialise);
       const char* failure =
           "the request was lost by a failed allocation or a bug; the log of the server says more";
       try {
@@ -186,11 +186,11 @@ class ConnectionOn final : public Connection,
   // HTTP/2, or begin so.
   bool BeginsHttp2() {
     if (!fresh_ || buffer_.size() == 0) return false;
-    const size_t size = std::min(buffer_.size(), kHttp2Preface.size());
+    const size_t size = std::min(buffer_.size(), http2::kHttp2Preface.size());
     const std::string_view begin(static_cast<const char*>(buffer_.cdata().data()), size);
-    fresh_ = kHttp2Preface.starts_with(begin);
+    fresh_ = http2::kHttp2Preface.starts_with(begin);
     if (!fresh_) return false;
-    if (size < kHttp2Preface.size()) {
+    if (size < http2::kHttp2Preface.size()) {
       if (!std::exchange(part_of_preface_, true)) Arm(Clock::now() + Options().read_timeout);
       ReadOrClose();
     } else {
@@ -463,7 +463,7 @@ class ConnectionOn final : public Connection,
     std::string body = std::move(parser_->get().body());
     request_->body_bytes = body.size();
     state_ = State::kWaiting;
-    EnterStage(*request_, Stage::kParse);
+    EnterStage(*request_, metrics::Stage::kParse);
     if (eof_) request_->context.cancel->Cancel();
     ArmOrNot(AnswerDeadline(*request_));
     const bool chunked = parser_->get().version() >= 11;
@@ -509,7 +509,7 @@ class ConnectionOn final : public Connection,
       }
     }
     state_ = State::kWriting;
-    EnterStage(*request_, Stage::kSend);
+    EnterStage(*request_, metrics::Stage::kSend);
     head_sent_ = body_sent_ = 0;
     WriteSome();
   }
@@ -601,7 +601,7 @@ class ConnectionOn final : public Connection,
   void Send(StreamBuffer::Batch batch) {
     body_ = std::move(batch.text);
     head_sent_ = body_sent_ = 0;
-    if (batch.last) EnterStage(*request_, Stage::kSend);
+    if (batch.last) EnterStage(*request_, metrics::Stage::kSend);
     batch_ = std::move(batch);
     // For the whole batch, so that a client cannot keep a stream by a byte now and then.
     batch_deadline_ = Clock::now() + Options().write_timeout;
@@ -763,4 +763,4 @@ std::shared_ptr<Connection> MakeConnection(tcp::socket socket, std::shared_ptr<I
   return std::make_shared<ConnectionOn<Tls>>(thread, std::move(socket), *thread->tls->Get());
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -27,7 +27,7 @@
 
 #include "http/io_thread.h"
 
-namespace penstock {
+namespace penstock::http {
 
 class Connection {
  public:
@@ -45,4 +45,4 @@ class Connection {
 std::shared_ptr<Connection> MakeConnection(boost::asio::ip::tcp::socket socket,
                                            std::shared_ptr<IoThread> thread);
 
-}  // namespace penstock
+}  // namespace penstock::http

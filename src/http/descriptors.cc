@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace penstock {
+namespace penstock::http {
 
 int64_t RaiseOpenFilesMax() {
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
@@ -36,4 +36,4 @@ void SpareDescriptor::Give() {
   fd_ = -1;
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace penstock {
+namespace penstock::http {
 
 // Descriptors kept for the rest of the process (loading models, Redis, the hub) and for each io
 // thread's event loop.
@@ -35,4 +35,4 @@ class SpareDescriptor {
   int fd_ = -1;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 TEST(Descriptors, ConnectionsLeaveSomeToTheRest) {
@@ -39,4 +39,4 @@ TEST(Descriptors, TheSpareOneComesAndGoes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http

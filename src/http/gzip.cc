@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <new>
 
-namespace penstock {
+namespace penstock::http {
 
 std::string Gzip(std::string_view text) {
   constexpr int kWindowBits = 15 + 16;  // the largest window; 16: gzip's header and trailer
@@ -65,4 +65,4 @@ Status Gunzip(std::string_view packed, size_t bytes_max, RequestMemory* memory, 
   return Status::InvalidArgument("it is not gzip, or not all of it");
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -9,7 +9,7 @@
 #include "common/byte_budget.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::http {
 
 // `text` packed, fast rather than small. Throws std::bad_alloc.
 std::string Gzip(std::string_view text);
@@ -20,4 +20,4 @@ std::string Gzip(std::string_view text);
 Status Gunzip(std::string_view packed, size_t bytes_max, RequestMemory* memory, std::string* text,
               int64_t* counted);
 
-}  // namespace penstock
+}  // namespace penstock::http

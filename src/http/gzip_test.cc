@@ -5,7 +5,7 @@
 
 #include <random>
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 std::string Unpack(const std::string& packed, size_t bytes) {
@@ -74,4 +74,4 @@ TEST(Gzip, WhatIsNoGzipIsRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http

@@ -9,7 +9,7 @@
 #include "common/ascii.h"
 #include "common/split_list.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 bool IsDigit(unsigned char c) { return c >= '0' && c <= '9'; }
@@ -174,4 +174,4 @@ std::optional<HeaderRefusal> CheckHeader(int version, std::string_view target,
   return std::nullopt;
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

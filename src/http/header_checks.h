@@ -8,7 +8,7 @@
 
 #include "http/message.h"
 
-namespace penstock {
+namespace penstock::http {
 
 // RFC 9110 5.6.2: a character of a field name or method.
 bool IsTokenChar(unsigned char c);
@@ -46,4 +46,4 @@ bool AsksKeepAlive(int version, const HttpRequest& request);
 // IPv4 address or an IPv6 address in brackets; a port up to 65535, which may be missing after ':'.
 std::optional<std::string> HostOf(std::string_view authority);
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 using namespace std::string_literals;
@@ -154,4 +154,4 @@ TEST(HeaderChecks, LinesAsTheyCome) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http

@@ -14,7 +14,7 @@
 #include "http/http2_requests.h"
 #include "http2/http2_session.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 namespace asio = boost::asio;
@@ -29,7 +29,7 @@ constexpr std::chrono::seconds kDiscardTime{1};
 constexpr size_t kLingerBytesMax = 256 << 10;
 
 // Calls a connection on its io thread; posted again and again.
-class ConnectionWake final : public Http2Wake,
+class ConnectionWake final : public http2::Http2Wake,
                              public IoPost,
                              public std::enable_shared_from_this<ConnectionWake> {
  public:
@@ -59,8 +59,8 @@ class ConnectionWake final : public Http2Wake,
   std::atomic<bool> queued_{false};
 };
 
-Http2Limits LimitsOf(const IoThread& thread) {
-  Http2Limits limits;
+http2::Http2Limits LimitsOf(const IoThread& thread) {
+  http2::Http2Limits limits;
   limits.streams_max = thread.http2_streams_max;
   limits.header_bytes_max = static_cast<size_t>(thread.options->header_bytes_max);
   limits.read_timeout = thread.options->read_timeout;
@@ -85,9 +85,9 @@ class Http2ConnectionOn final : public Connection,
         wake_(std::make_shared<ConnectionWake>(thread)),
         first_(std::move(read)) {
     if (thread->http2_handler == nullptr) requests_ = MakeHttp2Requests(thread);
-    Http2Handler* const handler = requests_ ? requests_.get() : thread->http2_handler;
-    session_ = std::make_unique<Http2Session>(handler, LimitsOf(*thread), std::move(remote), wake_,
-                                              Clock::now());
+    http2::Http2Handler* const handler = requests_ ? requests_.get() : thread->http2_handler;
+    session_ = std::make_unique<http2::Http2Session>(handler, LimitsOf(*thread), std::move(remote),
+                                                     wake_, Clock::now());
   }
 
   void Start() override {
@@ -273,8 +273,8 @@ class Http2ConnectionOn final : public Connection,
   uint64_t timer_serial_ = 0;
   Clock::time_point armed_at_ = Clock::time_point::max();
   const std::shared_ptr<ConnectionWake> wake_;
-  std::unique_ptr<Http2Handler> requests_;  // null: streams go to the thread's handler
-  std::unique_ptr<Http2Session> session_;   // ends before its handler
+  std::unique_ptr<http2::Http2Handler> requests_;  // null: streams go to the thread's handler
+  std::unique_ptr<http2::Http2Session> session_;   // ends before its handler
 
   State state_ = State::kOpen;
   std::string first_;
@@ -302,4 +302,4 @@ template std::shared_ptr<Connection> MakeHttp2Connection(asio::ssl::stream<tcp::
                                                          std::shared_ptr<IoThread>, std::string,
                                                          std::string);
 
-}  // namespace penstock
+}  // namespace penstock::http

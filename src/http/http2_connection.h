@@ -14,7 +14,7 @@
 
 #include "http/connection.h"
 
-namespace penstock {
+namespace penstock::http {
 
 // Takes over a socket that was counted in `thread->open_count` and in OnConnections; nothing is
 // under way on it, and `read` is what was read of it. Throws std::bad_alloc, and then the socket is
@@ -30,4 +30,4 @@ extern template std::shared_ptr<Connection> MakeHttp2Connection(
     boost::asio::ssl::stream<boost::asio::ip::tcp::socket>, std::shared_ptr<IoThread>, std::string,
     std::string);
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -5,23 +5,24 @@
 #include "http/open_count.h"
 #include "http2/http2_test_util.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 // A client that speaks HTTP/2 from its first byte.
 class Http2Client {
  public:
   explicit Http2Client(uint16_t port, std::string_view settings = "") : client_(port) {
-    client_.Send(Hello(settings));
+    client_.Send(http2::Hello(settings));
   }
   void Send(std::string_view bytes) { client_.Send(bytes); }
   void Request(uint32_t id, std::string_view method, std::string_view path,
-               const HeaderList& more = {}) {
-    Send(RequestFrame(id, method, path, true, more));
+               const http2::HeaderList& more = {}) {
+    Send(http2::RequestFrame(id, method, path, true, more));
   }
   void Post(uint32_t id, std::string_view path, std::string_view body,
-            const HeaderList& more = {}) {
-    Send(RequestFrame(id, "POST", path, false, more) + Frame(kData, kEndStream, id, body));
+            const http2::HeaderList& more = {}) {
+    Send(http2::RequestFrame(id, "POST", path, false, more) +
+         http2::Frame(http2::kData, http2::kEndStream, id, body));
   }
   // Reads until a stream has ended or was reset, or the connection was closed.
   void Await(uint32_t id) {
@@ -31,7 +32,7 @@ class Http2Client {
   // Reads until there is such a frame. False: the connection was closed.
   bool AwaitFrame(uint8_t type, uint32_t id) {
     do {
-      for (const SeenFrame& frame : frames_) {
+      for (const http2::SeenFrame& frame : frames_) {
         if (frame.type == type && frame.stream == id) return true;
       }
     } while (Fill());
@@ -46,8 +47,8 @@ class Http2Client {
     return Field(id, ":status");
   }
   std::string Field(uint32_t id, std::string_view name) const {
-    for (const SeenFrame& frame : frames_) {
-      if (frame.type != kHeaders || frame.stream != id) continue;
+    for (const http2::SeenFrame& frame : frames_) {
+      if (frame.type != http2::kHeaders || frame.stream != id) continue;
       for (const auto& [key, value] : frame.headers) {
         if (key == name) return value;
       }
@@ -57,16 +58,16 @@ class Http2Client {
   // Bytes by which the server has opened the window of a stream.
   size_t Opened(uint32_t id) const {
     size_t bytes = 0;
-    for (const SeenFrame& frame : frames_) {
-      if (frame.type == kWindowUpdate && frame.stream == id) bytes += frame.number();
+    for (const http2::SeenFrame& frame : frames_) {
+      if (frame.type == http2::kWindowUpdate && frame.stream == id) bytes += frame.number();
     }
     return bytes;
   }
   const std::string& Body(uint32_t id) { return bodies_[id]; }
   // The code of RST_STREAM, or of GOAWAY for id 0; -1: none came.
   int64_t Error(uint32_t id) const {
-    for (const SeenFrame& frame : frames_) {
-      const uint8_t wanted = id == 0 ? kGoAway : kRstStream;
+    for (const http2::SeenFrame& frame : frames_) {
+      const uint8_t wanted = id == 0 ? http2::kGoAway : http2::kRstStream;
       if (frame.type == wanted && frame.stream == id) return frame.error();
     }
     return -1;
@@ -75,9 +76,9 @@ class Http2Client {
   // False: the connection was closed.
   bool Fill() {
     const std::string bytes = client_.ReadSome();
-    for (SeenFrame& frame : reader_.Read(bytes)) {
-      if (frame.type == kData) bodies_[frame.stream] += frame.payload;
-      if (frame.ended() || frame.type == kRstStream) ended_[frame.stream] = true;
+    for (http2::SeenFrame& frame : reader_.Read(bytes)) {
+      if (frame.type == http2::kData) bodies_[frame.stream] += frame.payload;
+      if (frame.ended() || frame.type == http2::kRstStream) ended_[frame.stream] = true;
       frames_.push_back(std::move(frame));
     }
     return !bytes.empty();
@@ -85,8 +86,8 @@ class Http2Client {
 
  private:
   Client client_;
-  FrameReader reader_;
-  std::vector<SeenFrame> frames_;
+  http2::FrameReader reader_;
+  std::vector<http2::SeenFrame> frames_;
   std::map<uint32_t, std::string> bodies_;
   std::map<uint32_t, bool> ended_;
 };
@@ -123,7 +124,7 @@ TEST_F(Http2ListenerTest, RequestsByPriorKnowledge) {
 TEST_F(Http2ListenerTest, ThePrefaceInPiecesAndHttp11) {
   Start();
   Client pieces = Connect();
-  const std::string all = Hello() + RequestFrame(1, "GET", "/get", true);
+  const std::string all = http2::Hello() + http2::RequestFrame(1, "GET", "/get", true);
   for (const char c : all.substr(0, 40)) pieces.Send(std::string(1, c));
   pieces.Send(all.substr(40));
   EXPECT_NE(pieces.ReadTo("GET /get "), "");
@@ -152,7 +153,7 @@ TEST_F(Http2ListenerTest, EachPartOfThePrefaceHasNoTimeOfItsOwn) {
   Start(options);
   Client slow = Connect();
   ASSERT_TRUE(Within2s([&] { return handler_.connections == 1; }));
-  for (const char c : kHttp2Preface.substr(0, 23)) {
+  for (const char c : http2::kHttp2Preface.substr(0, 23)) {
     slow.Send(std::string(1, c));
     std::this_thread::sleep_for(milliseconds(100));  // shorter than the timeout
     if (handler_.connections == 0) break;
@@ -177,8 +178,8 @@ TEST_F(Http2ListenerTest, AHundredRequestsAtOnce) {
   std::string all;
   for (uint32_t i = 0; i < 100; ++i) {
     const uint32_t id = 2 * i + 1;
-    all +=
-        RequestFrame(id, "POST", "/echo", false) + Frame(kData, kEndStream, id, std::to_string(i));
+    all += http2::RequestFrame(id, "POST", "/echo", false) +
+           http2::Frame(http2::kData, http2::kEndStream, id, std::to_string(i));
   }
   client.Send(all);
   for (uint32_t i = 0; i < 100; ++i) {
@@ -193,7 +194,7 @@ TEST_F(Http2ListenerTest, AResetStreamCancelsItsRequestAlone) {
   client.Request(1, "GET", "/slow");
   ASSERT_TRUE(Within2s([&] { return handler_.requests == 1; }));
   EXPECT_FALSE(handler_.LastCancelled());
-  client.Send(Frame(kRstStream, 0, 1, BigEndian(8, 4)));
+  client.Send(http2::Frame(http2::kRstStream, 0, 1, http2::BigEndian(8, 4)));
   EXPECT_TRUE(Within2s([&] { return handler_.LastCancelled(); }));
   EXPECT_TRUE(Within2s([&] { return handler_.last_status == 499; }));
   handler_.Release();  // late, and lost
@@ -238,9 +239,10 @@ TEST_F(Http2ListenerTest, Refusals) {
   refused(13, "417", "Expect");
   client.Post(15, "/secret", "x", {{"content-length", "1"}});
   refused(15, "401", "refused");
-  client.Send(Frame(
-      kHeaders, kEndHeaders | kEndStream, 17,
-      HpackField(":method", "GET") + HpackField(":scheme", "http") + HpackField(":path", "/get")));
+  client.Send(http2::Frame(http2::kHeaders, http2::kEndHeaders | http2::kEndStream, 17,
+                           http2::HpackField(":method", "GET") +
+                               http2::HpackField(":scheme", "http") +
+                               http2::HpackField(":path", "/get")));
   client.Await(17);  // a request without a host is malformed
   EXPECT_EQ(client.Error(17), 1);
   client.Request(19, "GET", "/get");
@@ -252,34 +254,34 @@ TEST_F(Http2ListenerTest, Refusals) {
 TEST_F(Http2ListenerTest, ARefusalBeforeALargeBody) {
   Start();
   Http2Client client = Connect2();
-  client.Send(RequestFrame(1, "POST", "/secret", false, {{"content-length", "1000000"}}));
+  client.Send(http2::RequestFrame(1, "POST", "/secret", false, {{"content-length", "1000000"}}));
   EXPECT_EQ(client.Status(1), "401");
-  EXPECT_TRUE(client.AwaitFrame(kRstStream, 1));
+  EXPECT_TRUE(client.AwaitFrame(http2::kRstStream, 1));
   EXPECT_EQ(client.Error(1), 0);
 }
 
 TEST_F(Http2ListenerTest, Continue) {
   Start();
   Http2Client client = Connect2();
-  client.Send(RequestFrame(1, "POST", "/echo", false, {{"expect", "100-continue"}}));
-  ASSERT_TRUE(client.AwaitFrame(kHeaders, 1));
+  client.Send(http2::RequestFrame(1, "POST", "/echo", false, {{"expect", "100-continue"}}));
+  ASSERT_TRUE(client.AwaitFrame(http2::kHeaders, 1));
   EXPECT_EQ(client.Field(1, ":status"), "100");
-  client.Send(Frame(kData, kEndStream, 1, "x"));
+  client.Send(http2::Frame(http2::kData, http2::kEndStream, 1, "x"));
   client.Await(1);
   EXPECT_EQ(client.Body(1), "POST /echo x");
 }
 
 TEST_F(Http2ListenerTest, ABodyOverTheWindowAndALargeAnswer) {
   Start();
-  Http2Client client = Connect2(BigEndian(4, 2) + BigEndian(16 << 20, 4));
-  client.Send(Frame(kWindowUpdate, 0, 0, BigEndian(16 << 20, 4)));
-  client.Send(RequestFrame(1, "POST", "/echo", false));
+  Http2Client client = Connect2(http2::BigEndian(4, 2) + http2::BigEndian(16 << 20, 4));
+  client.Send(http2::Frame(http2::kWindowUpdate, 0, 0, http2::BigEndian(16 << 20, 4)));
+  client.Send(http2::RequestFrame(1, "POST", "/echo", false));
   std::string body;
   for (int i = 0; i < 40; ++i) {
     const std::string part(10'000, static_cast<char>('a' + i % 26));
     body += part;
     while (body.size() > 65'535 + client.Opened(1)) ASSERT_TRUE(client.Fill());
-    client.Send(Frame(kData, i == 39 ? kEndStream : 0, 1, part));
+    client.Send(http2::Frame(http2::kData, i == 39 ? http2::kEndStream : 0, 1, part));
   }
   EXPECT_EQ(client.Status(1), "200");
   EXPECT_EQ(client.Body(1), "POST /echo " + body);
@@ -292,21 +294,21 @@ TEST_F(Http2ListenerTest, ABodyOverTheWindowAndALargeAnswer) {
 TEST_F(Http2ListenerTest, AnswersThatWaitAreCounted) {
   handler_.budget = std::make_shared<ByteBudget>(20 << 20);
   Start();
-  Http2Client client = Connect2(BigEndian(4, 2) + BigEndian(0, 4));  // no window
+  Http2Client client = Connect2(http2::BigEndian(4, 2) + http2::BigEndian(0, 4));  // no window
   for (const uint32_t id : {1, 3}) {
     client.Request(id, "GET", "/big");
-    ASSERT_TRUE(client.AwaitFrame(kHeaders, id));
+    ASSERT_TRUE(client.AwaitFrame(http2::kHeaders, id));
     EXPECT_EQ(client.Field(id, ":status"), "200");
   }
   EXPECT_EQ(handler_.budget->used(), 16 << 20);
   client.Request(5, "GET", "/big");
-  ASSERT_TRUE(client.AwaitFrame(kHeaders, 5));
+  ASSERT_TRUE(client.AwaitFrame(http2::kHeaders, 5));
   EXPECT_EQ(client.Field(5, ":status"), "429");
   client.Request(7, "GET", "/get");  // small ones are not counted
-  ASSERT_TRUE(client.AwaitFrame(kHeaders, 7));
+  ASSERT_TRUE(client.AwaitFrame(http2::kHeaders, 7));
   EXPECT_EQ(client.Field(7, ":status"), "200");
   EXPECT_EQ(handler_.budget->used(), 16 << 20);
-  client.Send(Frame(kRstStream, 0, 1, BigEndian(8, 4)));
+  client.Send(http2::Frame(http2::kRstStream, 0, 1, http2::BigEndian(8, 4)));
   EXPECT_TRUE(Within2s([&] { return handler_.budget->used() == 8 << 20; }));
 }
 
@@ -315,7 +317,8 @@ TEST_F(Http2ListenerTest, ABodyThatDoesNotCome) {
   options.read_timeout = milliseconds(100);
   Start(options);
   Http2Client client = Connect2();
-  client.Send(RequestFrame(1, "POST", "/echo", false) + Frame(kData, 0, 1, "x"));
+  client.Send(http2::RequestFrame(1, "POST", "/echo", false) +
+              http2::Frame(http2::kData, 0, 1, "x"));
   EXPECT_EQ(client.Status(1), "408");
   client.Request(3, "GET", "/get");
   EXPECT_EQ(client.Status(3), "200");
@@ -344,13 +347,13 @@ TEST_F(Http2ListenerTest, AStreamedAnswer) {
   Http2Client client = Connect2();
   client.Request(1, "POST", "/stream");
   ASSERT_TRUE(Within2s([&] { return handler_.requests == 1; }));
-  ASSERT_TRUE(client.AwaitFrame(kHeaders, 1));
+  ASSERT_TRUE(client.AwaitFrame(http2::kHeaders, 1));
   EXPECT_EQ(client.Field(1, "content-length"), "");
   EXPECT_EQ(handler_.streams, 1);
   auto kept = std::make_shared<int>(1);
   const std::weak_ptr<int> memory = kept;
   handler_.stream->Write("one ", 1, std::move(kept));
-  ASSERT_TRUE(client.AwaitFrame(kData, 1));
+  ASSERT_TRUE(client.AwaitFrame(http2::kData, 1));
   EXPECT_EQ(client.Body(1), "one ");
   EXPECT_TRUE(Within2s([&] { return memory.expired(); }));
   handler_.stream->Write("two ", 1);
@@ -366,16 +369,16 @@ TEST_F(Http2ListenerTest, AStreamWhoseClientLeavesOrIsAborted) {
   Start();
   Http2Client client = Connect2();
   client.Request(1, "POST", "/stream");
-  ASSERT_TRUE(client.AwaitFrame(kHeaders, 1));
+  ASSERT_TRUE(client.AwaitFrame(http2::kHeaders, 1));
   ASSERT_TRUE(Within2s([&] { return handler_.requests == 1; }));
-  client.Send(Frame(kRstStream, 0, 1, BigEndian(8, 4)));
+  client.Send(http2::Frame(http2::kRstStream, 0, 1, http2::BigEndian(8, 4)));
   EXPECT_TRUE(Within2s([&] { return handler_.stream->gone(); }));
   EXPECT_TRUE(Within2s([&] { return handler_.streams == 0 && handler_.ready > 0; }));
   client.Request(3, "POST", "/stream");
-  ASSERT_TRUE(client.AwaitFrame(kHeaders, 3));
+  ASSERT_TRUE(client.AwaitFrame(http2::kHeaders, 3));
   ASSERT_TRUE(Within2s([&] { return handler_.requests == 2; }));
   handler_.stream = nullptr;  // without its end
-  EXPECT_TRUE(client.AwaitFrame(kRstStream, 3));
+  EXPECT_TRUE(client.AwaitFrame(http2::kRstStream, 3));
   EXPECT_EQ(client.Error(3), 2);
 }
 
@@ -384,14 +387,14 @@ TEST_F(Http2ListenerTest, BackPressureOfAStream) {
   ServerOptions options;
   options.write_timeout = milliseconds(300);
   Start(options);
-  Http2Client client = Connect2(BigEndian(4, 2) + BigEndian(1000, 4));
+  Http2Client client = Connect2(http2::BigEndian(4, 2) + http2::BigEndian(1000, 4));
   client.Request(1, "POST", "/stream");
-  ASSERT_TRUE(client.AwaitFrame(kHeaders, 1));
+  ASSERT_TRUE(client.AwaitFrame(http2::kHeaders, 1));
   ASSERT_TRUE(Within2s([&] { return handler_.requests == 1; }));
   EXPECT_TRUE(handler_.stream->Write(std::string(3000, 'x')));
   EXPECT_TRUE(handler_.stream->CallWhenBelow(1));
   EXPECT_EQ(handler_.ready, 0);
-  client.Send(Frame(kWindowUpdate, 0, 1, BigEndian(2000, 4)));
+  client.Send(http2::Frame(http2::kWindowUpdate, 0, 1, http2::BigEndian(2000, 4)));
   EXPECT_TRUE(Within2s([&] { return handler_.ready == 1; }));
   EXPECT_EQ(handler_.stream->unread(), 0u);
   handler_.stream->Write(std::string(3000, 'x'));
@@ -407,7 +410,7 @@ TEST_F(Http2ListenerTest, ShutdownFinishesRequests) {
   client.Request(1, "GET", "/slow");
   ASSERT_TRUE(Within2s([&] { return handler_.requests == 1; }));
   std::thread stop([&] { listener_->Shutdown(milliseconds(10'000)); });
-  EXPECT_TRUE(client.AwaitFrame(kGoAway, 0));
+  EXPECT_TRUE(client.AwaitFrame(http2::kGoAway, 0));
   handler_.Release();
   EXPECT_EQ(client.Status(1), "200");
   client.AwaitClose();
@@ -435,7 +438,7 @@ TEST_F(Http2ListenerTest, AnnouncedShutdownEndsConnections) {
   listener_->EndKeepAlive();
   client.Request(3, "GET", "/get");
   EXPECT_EQ(client.Status(3), "200");
-  EXPECT_TRUE(client.AwaitFrame(kGoAway, 0));
+  EXPECT_TRUE(client.AwaitFrame(http2::kGoAway, 0));
 }
 
 TEST_F(Http2ListenerTest, AnIdleConnectionEnds) {
@@ -453,11 +456,12 @@ TEST_F(Http2ListenerTest, AFloodEndsItsConnectionAlone) {
   Http2Client client = Connect2(), other = Connect2();
   std::string flood;
   for (uint32_t id = 1; id < 4000; id += 2) {
-    flood += RequestFrame(id, "GET", "/get", true) + Frame(kRstStream, 0, id, BigEndian(8, 4));
+    flood += http2::RequestFrame(id, "GET", "/get", true) +
+             http2::Frame(http2::kRstStream, 0, id, http2::BigEndian(8, 4));
   }
   client.Send(flood);
   client.AwaitClose();
-  EXPECT_EQ(client.Error(0), static_cast<int64_t>(Http2Error::kEnhanceYourCalm));
+  EXPECT_EQ(client.Error(0), static_cast<int64_t>(http2::Http2Error::kEnhanceYourCalm));
   EXPECT_LE(handler_.requests, 110);
   other.Request(1, "GET", "/get");
   EXPECT_EQ(other.Status(1), "200");
@@ -466,11 +470,11 @@ TEST_F(Http2ListenerTest, AFloodEndsItsConnectionAlone) {
 // ---- A listener for HTTP/2 alone
 
 // Answers with the method, the path and the body.
-class EchoStreams : public Http2Handler {
+class EchoStreams : public http2::Http2Handler {
  public:
-  class Echo final : public Http2Receiver {
+  class Echo final : public http2::Http2Receiver {
    public:
-    Echo(std::string begin, std::shared_ptr<Http2Answer> answer)
+    Echo(std::string begin, std::shared_ptr<http2::Http2Answer> answer)
         : text_(std::move(begin)), answer_(std::move(answer)) {}
     void OnData(std::string_view bytes) override {
       text_ += bytes;
@@ -481,15 +485,15 @@ class EchoStreams : public Http2Handler {
       answer_->SendData(text_, nullptr, false);
       answer_->SendTrailers({{"t", "1"}});
     }
-    void OnGone(Http2Gone) override { answer_ = nullptr; }
+    void OnGone(http2::Http2Gone) override { answer_ = nullptr; }
 
    private:
     std::string text_;
-    std::shared_ptr<Http2Answer> answer_;
+    std::shared_ptr<http2::Http2Answer> answer_;
   };
 
-  std::shared_ptr<Http2Receiver> OnStream(Http2Request request,
-                                          std::shared_ptr<Http2Answer> answer) override {
+  std::shared_ptr<http2::Http2Receiver> OnStream(
+      http2::Http2Request request, std::shared_ptr<http2::Http2Answer> answer) override {
     auto echo =
         std::make_shared<Echo>(request.method + " " + request.path + " ", std::move(answer));
     if (request.ended) echo->OnEnd();
@@ -571,4 +575,4 @@ TEST_F(Http2OnlyTest, OptionsAreChecked) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http

@@ -11,25 +11,25 @@
 #include "http/stream.h"
 #include "http/stream_clock.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 // A connection's answers that wait for the client are not counted up to this number of bytes.
 constexpr size_t kUncountedAnswerBytes = 128 << 10;
 
-class RequestStream final : public Http2Receiver,
+class RequestStream final : public http2::Http2Receiver,
                             public AnswerTarget,
                             public std::enable_shared_from_this<RequestStream> {
  public:
   // `uncounted`: the answers of the connection that are not counted in memory.
-  RequestStream(std::shared_ptr<IoThread> thread, std::shared_ptr<Http2Answer> answer,
+  RequestStream(std::shared_ptr<IoThread> thread, std::shared_ptr<http2::Http2Answer> answer,
                 std::shared_ptr<size_t> uncounted)
       : thread_(thread.get()),
         weak_thread_(thread),
         answer_(std::move(answer)),
         uncounted_(std::move(uncounted)) {}
 
-  void Begin(Http2Request begun, bool too_large) {
+  void Begin(http2::Http2Request begun, bool too_large) {
     request_ = NewRequest(Options(), begun.remote, begun.begin);
     request_->method = std::move(begun.method);
     request_->headers = std::move(begun.headers);
@@ -95,17 +95,17 @@ class RequestStream final : public Http2Receiver,
     outgoing_->CallReady();
   }
 
-  void OnGone(Http2Gone how) override {
+  void OnGone(http2::Http2Gone how) override {
     const bool streaming = state_ == State::kStreaming;
-    if (how != Http2Gone::kAnswered) {
+    if (how != http2::Http2Gone::kAnswered) {
       request_->context.cancel->Cancel();
       if (!streaming && !streamed_) body_bytes_ = 0;
     }
-    if (how == Http2Gone::kTooSlow && streaming) thread_->handler->OnStreamDropped();
+    if (how == http2::Http2Gone::kTooSlow && streaming) thread_->handler->OnStreamDropped();
     LeaveStream();
     *uncounted_ -= std::exchange(uncounted_bytes_, 0);
     RunGuarded("reporting a request", [&] {
-      const int status = how == Http2Gone::kAnswered ? status_ : 499;
+      const int status = how == http2::Http2Gone::kAnswered ? status_ : 499;
       thread_->handler->OnDone(*request_, status, body_bytes_, items_);
     });
   }
@@ -113,7 +113,7 @@ class RequestStream final : public Http2Receiver,
   void OnAnswer(uint64_t, const Responder::Print& print) noexcept override {
     Guarded([&] {
       if (state_ != State::kWaiting) return;
-      EnterStage(*request_, Stage::kSerialise);
+      EnterStage(*request_, metrics::Stage::kSerialise);
       const char* failure =
           "the request was lost by a failed allocation or a bug; the log of the server says more";
       try {
@@ -144,7 +144,7 @@ class RequestStream final : public Http2Receiver,
   template <typename Work>
   void Guarded(Work&& work) noexcept {
     if (!RunGuarded("request", std::forward<Work>(work))) {
-      answer_->Reset(Http2Error::kInternalError);
+      answer_->Reset(http2::Http2Error::kInternalError);
     }
   }
 
@@ -172,7 +172,7 @@ class RequestStream final : public Http2Receiver,
     if (refusal_) return Answer(std::move(*refusal_));
     request_->body_bytes = body_.size();
     state_ = State::kWaiting;
-    EnterStage(*request_, Stage::kParse);
+    EnterStage(*request_, metrics::Stage::kParse);
     answer_->WakeAt(AnswerDeadline(*request_));
     // A connection has many streams, each of which is one target: its number tells nothing.
     const auto pending =
@@ -206,7 +206,7 @@ class RequestStream final : public Http2Receiver,
 
   void Answer(HttpResponse response, bool with_length = true) {
     state_ = State::kSending;
-    EnterStage(*request_, Stage::kSend);
+    EnterStage(*request_, metrics::Stage::kSend);
     std::string().swap(body_);
     if (const Status kept = Keep(response); !kept.ok()) {
       response = thread_->handler->OnError(*request_, MemoryStatus(kept), kept.message());
@@ -243,9 +243,9 @@ class RequestStream final : public Http2Receiver,
   void SendMore() {
     if (outgoing_->overrun()) {
       thread_->handler->OnStreamDropped();
-      return answer_->Reset(Http2Error::kCancel);
+      return answer_->Reset(http2::Http2Error::kCancel);
     }
-    if (outgoing_->aborted()) return answer_->Reset(Http2Error::kInternalError);
+    if (outgoing_->aborted()) return answer_->Reset(http2::Http2Error::kInternalError);
     if (batch_) return;
     auto batch = outgoing_->Take();
     if (!batch.text.empty() || batch.last) return Send(std::move(batch));
@@ -253,7 +253,7 @@ class RequestStream final : public Http2Receiver,
   }
 
   void Send(StreamBuffer::Batch batch) {
-    if (batch.last) EnterStage(*request_, Stage::kSend);
+    if (batch.last) EnterStage(*request_, metrics::Stage::kSend);
     std::string text = std::move(batch.text);
     const bool nothing = text.empty();
     batch_ = std::move(batch);
@@ -277,7 +277,7 @@ class RequestStream final : public Http2Receiver,
   void OnStreamTime() {
     const auto now = Clock::now();
     if (!batch_ && clock_->IdleIsDue(now)) return Send(outgoing_->Idle(clock_->idle_text()));
-    if (!clock_->BecomeLate()) return answer_->Reset(Http2Error::kCancel);
+    if (!clock_->BecomeLate()) return answer_->Reset(http2::Http2Error::kCancel);
     answer_->WakeAt(clock_->Next(batch_.has_value()));
     outgoing_->CallReady();
   }
@@ -292,7 +292,7 @@ class RequestStream final : public Http2Receiver,
 
   IoThread* const thread_;  // runs this, so it is there
   const std::weak_ptr<IoThread> weak_thread_;
-  const std::shared_ptr<Http2Answer> answer_;
+  const std::shared_ptr<http2::Http2Answer> answer_;
   const std::shared_ptr<size_t> uncounted_;
   size_t uncounted_bytes_ = 0;  // of this answer
 
@@ -315,20 +315,20 @@ class RequestStream final : public Http2Receiver,
   int64_t items_ = -1;  // sent; -1: no stream
 };
 
-class Http2Requests final : public Http2Handler {
+class Http2Requests final : public http2::Http2Handler {
  public:
   explicit Http2Requests(std::weak_ptr<IoThread> thread) : thread_(std::move(thread)) {}
 
-  std::shared_ptr<Http2Receiver> OnStream(Http2Request request,
-                                          std::shared_ptr<Http2Answer> answer) override {
+  std::shared_ptr<http2::Http2Receiver> OnStream(
+      http2::Http2Request request, std::shared_ptr<http2::Http2Answer> answer) override {
     const auto stream =
         std::make_shared<RequestStream>(thread_.lock(), std::move(answer), uncounted_);
     stream->Begin(std::move(request), false);
     return stream;
   }
 
-  std::shared_ptr<Http2Receiver> OnHeaderTooLarge(Http2Request request,
-                                                  std::shared_ptr<Http2Answer> answer) override {
+  std::shared_ptr<http2::Http2Receiver> OnHeaderTooLarge(
+      http2::Http2Request request, std::shared_ptr<http2::Http2Answer> answer) override {
     const auto stream =
         std::make_shared<RequestStream>(thread_.lock(), std::move(answer), uncounted_);
     stream->Begin(std::move(request), true);
@@ -342,8 +342,8 @@ class Http2Requests final : public Http2Handler {
 
 }  // namespace
 
-std::unique_ptr<Http2Handler> MakeHttp2Requests(std::shared_ptr<IoThread> thread) {
+std::unique_ptr<http2::Http2Handler> MakeHttp2Requests(std::shared_ptr<IoThread> thread) {
   return std::make_unique<Http2Requests>(std::move(thread));
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -11,9 +11,9 @@
 #include "http/io_thread.h"
 #include "http2/http2_handler.h"
 
-namespace penstock {
+namespace penstock::http {
 
 // For connections of `thread`, which has a handler.
-std::unique_ptr<Http2Handler> MakeHttp2Requests(std::shared_ptr<IoThread> thread);
+std::unique_ptr<http2::Http2Handler> MakeHttp2Requests(std::shared_ptr<IoThread> thread);
 
-}  // namespace penstock
+}  // namespace penstock::http

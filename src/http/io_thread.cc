@@ -3,7 +3,7 @@
 #include "http/connection.h"
 #include "http2/http2_handler.h"
 
-namespace penstock {
+namespace penstock::http {
 
 const std::string& IoThread::Date() {
   const std::time_t now = std::time(nullptr);
@@ -27,4 +27,4 @@ void IoThread::OnBytes(size_t received, size_t sent) {
                             : http2_handler->OnBytes(received, sent);
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

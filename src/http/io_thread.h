@@ -15,13 +15,16 @@
 #include "http/server_options.h"
 #include "http/tls_context.h"
 
-namespace penstock {
+namespace penstock::http2 {
+class Http2Handler;
+}  // namespace penstock::http2
+
+namespace penstock::http {
 
 // Read at once: a TLS record.
 inline constexpr size_t kReadBytes = 16 << 10;
 
 class Connection;
-class Http2Handler;
 
 // Responders share it, so that a late answer always finds a context to post to.
 struct IoThread {
@@ -29,7 +32,7 @@ struct IoThread {
   AnswerQueue answers{&context};
   // One of the two is null: where requests go, or where streams of HTTP/2 go.
   HttpHandler* handler = nullptr;
-  Http2Handler* http2_handler = nullptr;
+  http2::Http2Handler* http2_handler = nullptr;
   uint32_t http2_streams_max = 100;  // of a connection
   const ServerOptions* options = nullptr;
   const TlsContext* tls = nullptr;  // null = plain
@@ -53,4 +56,4 @@ struct IoThread {
   std::string date_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http

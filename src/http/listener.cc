@@ -22,7 +22,7 @@
 #include "http/tls_context.h"
 #include "http2/http2_handler.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 namespace asio = boost::asio;
@@ -95,8 +95,8 @@ class Counted {
 };
 
 struct Listener::Impl {
-  Impl(HttpHandler* handler_in, Http2Handler* http2_handler_in, const ServerOptions& options_in,
-       const Http2Options& http2_in)
+  Impl(HttpHandler* handler_in, http2::Http2Handler* http2_handler_in,
+       const ServerOptions& options_in, const Http2Options& http2_in)
       : handler(handler_in),
         http2_handler(http2_handler_in),
         options(options_in),
@@ -120,7 +120,7 @@ struct Listener::Impl {
 
   // One of the two is null.
   HttpHandler* const handler;
-  Http2Handler* const http2_handler;
+  http2::Http2Handler* const http2_handler;
   const ServerOptions options;
   const Http2Options http2;
   const std::shared_ptr<OpenCount> all_connections;
@@ -346,7 +346,7 @@ Expected<std::unique_ptr<Listener>> Listener::Start(HttpHandler* handler,
   return std::unique_ptr<Listener>(new Listener(std::move(impl)));
 }
 
-Expected<std::unique_ptr<Listener>> Listener::StartHttp2(Http2Handler* handler,
+Expected<std::unique_ptr<Listener>> Listener::StartHttp2(http2::Http2Handler* handler,
                                                          const ServerOptions& options,
                                                          const Http2Options& http2) {
   PENSTOCK_ASSIGN_OR_RETURN(auto impl,
@@ -394,4 +394,4 @@ Status Listener::ReloadTls() { return impl_->tls == nullptr ? Status::Ok() : imp
 
 uint16_t Listener::port() const { return impl_->port; }
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -15,9 +15,12 @@
 #include "http/message.h"
 #include "http/server_options.h"
 
-namespace penstock {
-
+namespace penstock::http2 {
 class Http2Handler;
+}  // namespace penstock::http2
+
+namespace penstock::http {
+
 class OpenCount;
 
 // Options of a listener for HTTP/2 alone.
@@ -38,7 +41,7 @@ class Listener {
   // connections_max (of which three quarters may be taken here, so that the other listener stays
   // reachable), read_timeout (preface, header list) and write_timeout. A silent connection stays
   // open while it answers pings.
-  static Expected<std::unique_ptr<Listener>> StartHttp2(Http2Handler* handler,
+  static Expected<std::unique_ptr<Listener>> StartHttp2(http2::Http2Handler* handler,
                                                         const ServerOptions& options,
                                                         const Http2Options& http2);
   ~Listener();
@@ -59,4 +62,4 @@ class Listener {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http

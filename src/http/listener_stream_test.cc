@@ -3,7 +3,7 @@
 
 #include "http/listener_test_util.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 TEST_F(ListenerTest, StreamsInChunksAndKeepsTheConnection) {
@@ -174,4 +174,4 @@ TEST_F(ListenerTest, ShutdownLetsStreamsEndWithAnError) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http

@@ -11,7 +11,7 @@
 
 #include "http/listener_test_util.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 TEST_F(ListenerTest, KeepsAliveAndEchoesTheRequestId) {
@@ -487,4 +487,4 @@ TEST(Listener, ATakenPortIsUnavailable) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http

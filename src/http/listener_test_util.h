@@ -23,7 +23,7 @@
 #include "http/listener.h"
 #include "http/stream.h"
 
-namespace penstock {
+namespace penstock::http {
 
 using std::chrono::milliseconds;
 
@@ -198,4 +198,4 @@ inline std::string Post(const std::string& path, const std::string& body,
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -6,7 +6,7 @@
 #include "common/name_table.h"
 #include "http/stream.h"
 
-namespace penstock {
+namespace penstock::http {
 
 std::unique_ptr<Stream> Responder::Begin(HttpResponse head, std::function<void()> ready) const {
   return exchange_->Begin(std::move(head), std::move(ready));
@@ -111,4 +111,4 @@ std::string NewRequestId() {
   return id;
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -18,7 +18,7 @@
 
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::http {
 
 struct HttpRequest {
   std::string method;  // as sent: "GET"
@@ -146,4 +146,4 @@ bool IsSaneRequestId(std::string_view id);
 // 32 hexadecimal digits.
 std::string NewRequestId();
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 TEST(PercentDecode, DecodesAndRefusesBrokenEscapesAndNul) {
@@ -50,4 +50,4 @@ TEST(HttpRequest, HeaderGivesTheFirst) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http

@@ -1,6 +1,6 @@
 #include "http/open_count.h"
 
-namespace penstock {
+namespace penstock::http {
 
 bool OpenCount::TryAdd(int32_t max, int32_t all_max) {
   const std::lock_guard lock(mutex_);
@@ -21,4 +21,4 @@ bool OpenCount::WaitForZero(std::chrono::milliseconds timeout) {
   return zero_.wait_for(lock, timeout, [this] { return open_ == 0; });
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-namespace penstock {
+namespace penstock::http {
 
 class OpenCount {
  public:
@@ -28,4 +28,4 @@ class OpenCount {
   int32_t open_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http

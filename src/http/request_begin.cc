@@ -2,7 +2,7 @@
 
 #include "common/byte_budget.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 // Memory of a request for each byte of its body: the byte, its parsed form (an id of two bytes
@@ -13,7 +13,7 @@ constexpr int64_t kMemoryPerBodyByte = 4;
 struct Watched {
   explicit Watched(Clock::time_point begin) : trace(begin) {}
   CancelToken cancel;
-  RequestTrace trace;
+  metrics::RequestTrace trace;
 };
 
 bool SameWord(std::string_view text, std::string_view word) {
@@ -105,8 +105,8 @@ std::string NotAnsweredInTime(const HttpRequest& request) {
              : "the request's time ran out before it was answered";
 }
 
-void EnterStage(const HttpRequest& request, Stage stage) {
-  if (RequestTrace* const trace = request.context.trace.get()) trace->Enter(stage);
+void EnterStage(const HttpRequest& request, metrics::Stage stage) {
+  if (metrics::RequestTrace* const trace = request.context.trace.get()) trace->Enter(stage);
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

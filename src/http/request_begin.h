@@ -16,7 +16,7 @@
 #include "http/server_options.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::http {
 
 // A refused request's body of at most this size is read, to keep the connection.
 inline constexpr uint64_t kDrainBytesMax = 64 << 10;
@@ -47,11 +47,11 @@ std::string HeaderTooLong(const ServerOptions& options);    // 431
 std::string NotArrived(const ServerOptions& options);       // 408
 std::string NotAnsweredInTime(const HttpRequest& request);  // 503
 
-void EnterStage(const HttpRequest& request, Stage stage);
+void EnterStage(const HttpRequest& request, metrics::Stage stage);
 
 // What there is to do for `request` before it is answered: the time for it.
 inline Clock::time_point AnswerDeadline(const HttpRequest& request) {
   return std::min(request.context.deadline, request.start_deadline);
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

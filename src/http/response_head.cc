@@ -1,6 +1,6 @@
 #include "http/response_head.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 bool HasBody(const HttpResponse& response) {
@@ -51,9 +51,9 @@ void AppendHead(const HttpRequest& request, const HttpResponse& response,
   head += "\r\n\r\n";
 }
 
-HeaderList AnswerFields(const HttpRequest& request, const HttpResponse& response,
-                        std::string_view date, bool with_length) {
-  HeaderList fields = {{":status", std::to_string(response.status)}};
+http2::HeaderList AnswerFields(const HttpRequest& request, const HttpResponse& response,
+                               std::string_view date, bool with_length) {
+  http2::HeaderList fields = {{":status", std::to_string(response.status)}};
   const auto add = [&](std::string_view name, std::string_view value) {
     std::string lower(name);
     for (char& c : lower) {
@@ -67,4 +67,4 @@ HeaderList AnswerFields(const HttpRequest& request, const HttpResponse& response
   return fields;
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -8,7 +8,7 @@
 #include "http/message.h"
 #include "http2/http2_handler.h"
 
-namespace penstock {
+namespace penstock::http {
 
 struct HeadOptions {
   std::string_view date;  // of the Date header
@@ -22,7 +22,7 @@ void AppendHead(const HttpRequest& request, const HttpResponse& response,
 
 // The same for HTTP/2: ":status" first, names in lower case. `with_length`: the body's length is
 // that of response.body; else it is not known yet.
-HeaderList AnswerFields(const HttpRequest& request, const HttpResponse& response,
-                        std::string_view date, bool with_length);
+http2::HeaderList AnswerFields(const HttpRequest& request, const HttpResponse& response,
+                               std::string_view date, bool with_length);
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::http {
 
 // Each is a flag of `penstock serve`.
 struct ServerOptions {
@@ -98,4 +98,4 @@ struct ServerOptions {
   bool HasAdminKeys() const { return !admin_api_keys.empty() || !admin_api_key_files.empty(); }
 };
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -5,7 +5,7 @@
 #include "common/exception_status.h"
 #include "http/message.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 // Pieces are joined up to this size, so that many small ones are one write.
@@ -182,4 +182,4 @@ void Stream::End(std::string_view text, int status) {
   wake_->Wake();
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

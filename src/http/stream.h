@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace penstock {
+namespace penstock::http {
 
 struct HttpResponse;
 
@@ -139,4 +139,4 @@ class Stream {
   bool ended_ = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -9,7 +9,7 @@
 
 #include "http/message.h"
 
-namespace penstock {
+namespace penstock::http {
 
 class StreamClock {
  public:
@@ -47,4 +47,4 @@ class StreamClock {
   bool late_ = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http

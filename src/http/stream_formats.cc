@@ -1,6 +1,6 @@
 #include "http/stream_formats.h"
 
-namespace penstock {
+namespace penstock::http {
 void AppendEvent(std::string_view event, std::string_view data, std::string* out) {
   if (!event.empty()) {
     *out += "event: ";
@@ -22,4 +22,4 @@ void AppendEventComment(std::string_view comment, std::string* out) {
   out->append(": ").append(comment).append("\n\n");
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

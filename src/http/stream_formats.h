@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::http {
 
 inline constexpr const char* kNdjsonType = "application/x-ndjson";
 inline constexpr const char* kEventStreamType = "text/event-stream";
@@ -15,4 +15,4 @@ void AppendEvent(std::string_view event, std::string_view data, std::string* out
 // A comment: keeps a silent stream's connection alive, and clients skip it. No line breaks.
 void AppendEventComment(std::string_view comment, std::string* out);
 
-}  // namespace penstock
+}  // namespace penstock::http

@@ -7,7 +7,7 @@
 #include "http/message.h"
 #include "http/stream_formats.h"
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 struct FakeWake : StreamWake {
@@ -188,4 +188,4 @@ TEST(StreamFormats, EventsAreFieldsAndAnEmptyLine) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http

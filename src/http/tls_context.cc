@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace penstock {
+namespace penstock::http {
 namespace {
 
 namespace ssl = boost::asio::ssl;
@@ -114,4 +114,4 @@ std::shared_ptr<TlsContext::Context> TlsContext::Get() const {
   return context_;
 }
 
-}  // namespace penstock
+}  // namespace penstock::http

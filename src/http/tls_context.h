@@ -12,7 +12,7 @@
 #include "common/status.h"
 #include "http/server_options.h"
 
-namespace penstock {
+namespace penstock::http {
 
 class TlsContext {
  public:
@@ -45,4 +45,4 @@ class TlsContext {
   std::shared_ptr<Context> context_;  // guarded by mutex_
 };
 
-}  // namespace penstock
+}  // namespace penstock::http

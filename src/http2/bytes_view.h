@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::http2 {
 
 inline std::string_view BytesView(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
 }
 
-}  // namespace penstock
+}  // namespace penstock::http2

@@ -7,7 +7,7 @@
 
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::http2 {
 
 class FloodBudget {
  public:
@@ -30,4 +30,4 @@ class FloodBudget {
   Clock::time_point at_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http2

@@ -1,6 +1,6 @@
 #include "http2/http2_channel.h"
 
-namespace penstock {
+namespace penstock::http2 {
 namespace {
 
 class ChannelAnswer final : public Http2Answer {
@@ -156,4 +156,4 @@ std::shared_ptr<Http2Answer> MakeHttp2Answer(std::shared_ptr<Http2Channel> chann
   return std::make_shared<ChannelAnswer>(std::move(channel));
 }
 
-}  // namespace penstock
+}  // namespace penstock::http2

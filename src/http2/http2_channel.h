@@ -21,7 +21,7 @@
 
 #include "http2/http2_handler.h"
 
-namespace penstock {
+namespace penstock::http2 {
 
 // Has the io thread call Http2Session::TakePosted. Any thread.
 class Http2Wake {
@@ -116,4 +116,4 @@ class Http2Channel : public std::enable_shared_from_this<Http2Channel> {
 // The answer of `channel`; the end of its last copy releases the channel.
 std::shared_ptr<Http2Answer> MakeHttp2Answer(std::shared_ptr<Http2Channel> channel);
 
-}  // namespace penstock
+}  // namespace penstock::http2

@@ -16,7 +16,7 @@
 
 #include "http2/bytes_view.h"
 
-namespace penstock {
+namespace penstock::http2 {
 namespace {
 
 // A connected socket, or -1.
@@ -182,4 +182,4 @@ bool Http2Client::Receive() {
                      nghttp2_session_want_write(impl_->session) != 0);
 }
 
-}  // namespace penstock
+}  // namespace penstock::http2

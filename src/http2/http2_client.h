@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "http2/http2_handler.h"
 
-namespace penstock {
+namespace penstock::http2 {
 
 class Http2Client {
  public:
@@ -51,4 +51,4 @@ class Http2Client {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http2

@@ -3,7 +3,7 @@
 
 #include "http2/http2_session_fixture_test.h"
 
-namespace penstock {
+namespace penstock::http2 {
 namespace {
 
 using std::chrono::seconds;
@@ -394,4 +394,4 @@ TEST_F(Http2FloodTest, AnIdleConnectionEnds) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http2

@@ -1,6 +1,6 @@
 #include "http2/http2_handler.h"
 
-namespace penstock {
+namespace penstock::http2 {
 
 std::shared_ptr<Http2Receiver> Http2Handler::OnHeaderTooLarge(Http2Request /*request*/,
                                                               std::shared_ptr<Http2Answer> answer) {
@@ -8,4 +8,4 @@ std::shared_ptr<Http2Receiver> Http2Handler::OnHeaderTooLarge(Http2Request /*req
   return nullptr;
 }
 
-}  // namespace penstock
+}  // namespace penstock::http2

@@ -38,7 +38,7 @@
 
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::http2 {
 
 inline constexpr int32_t kHttp2StreamWindow = 64 << 10;
 inline constexpr int32_t kHttp2ConnectionWindow = 1 << 20;
@@ -152,4 +152,4 @@ class Http2Handler {
   virtual void OnBytes(size_t /*received*/, size_t /*sent*/) {}
 };
 
-}  // namespace penstock
+}  // namespace penstock::http2

@@ -14,7 +14,7 @@
 #include "common/log_limit.h"
 #include "http2/bytes_view.h"
 
-namespace penstock {
+namespace penstock::http2 {
 namespace {
 
 // The most bytes of a DATA frame; also the least that a client must take of a stream in
@@ -780,4 +780,4 @@ bool Http2Session::done() const {
          nghttp2_session_want_write(session_.get()) == 0;
 }
 
-}  // namespace penstock
+}  // namespace penstock::http2

@@ -47,7 +47,7 @@
 
 struct nghttp2_session;
 
-namespace penstock {
+namespace penstock::http2 {
 
 // What a client sends first (RFC 9113 3.4).
 inline constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -183,4 +183,4 @@ class Http2Session {
   bool silent_ = false;      // nor written
 };
 
-}  // namespace penstock
+}  // namespace penstock::http2

@@ -13,7 +13,7 @@
 #include "http2/http2_session.h"
 #include "http2/http2_test_util.h"
 
-namespace penstock {
+namespace penstock::http2 {
 
 // A stream as its handler saw it.
 struct SeenStream {
@@ -141,4 +141,4 @@ class Http2SessionTest : public testing::Test {
   bool takes_ = true;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http2

@@ -2,7 +2,7 @@
 
 #include "http2/http2_session_fixture_test.h"
 
-namespace penstock {
+namespace penstock::http2 {
 namespace {
 
 using std::chrono::milliseconds;
@@ -368,4 +368,4 @@ TEST_F(Http2SessionTest, InterruptAsksForTheLastAnswer) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::http2

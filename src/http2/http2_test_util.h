@@ -12,7 +12,7 @@
 
 #include "http2/http2_session.h"
 
-namespace penstock {
+namespace penstock::http2 {
 
 // RFC 9113 4.1 and 6.
 enum FrameType : uint8_t {
@@ -154,4 +154,4 @@ class FrameReader {
   std::string rest_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::http2

@@ -14,7 +14,7 @@
 #include "hub/environment.h"
 #include "hub/file_choice.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 namespace fs = std::filesystem;
@@ -283,4 +283,4 @@ std::string CommitOfPath(const std::string& path) {
   return "";
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

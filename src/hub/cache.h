@@ -21,7 +21,7 @@
 #include "hub/listing.h"
 #include "hub/reference.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 // HF_HUB_CACHE, else HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else
 // ~/.cache/huggingface/hub.
@@ -79,4 +79,4 @@ std::vector<ModelReference> CachedRepositories(const std::string& root);
 // The shards model.safetensors.index.json names, sorted, each once; only plain file names.
 Expected<std::vector<std::string>> ShardsOf(const std::string& index_path);
 
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -10,7 +10,7 @@
 
 #include "common/log.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 constexpr size_t kHeaderBytesMax = 1 << 16;
@@ -112,7 +112,7 @@ bool CurlRequest::Wait(int attempt, int at_least_ms) const {
 
 bool CurlRequest::TryAgain(int attempt, CURLcode code) const {
   // The hub speaks TLS, so a handshake that fails was cut.
-  if (code != CURLE_OK && code != CURLE_SSL_CONNECT_ERROR && !MayPass(code)) return false;
+  if (code != CURLE_OK && code != CURLE_SSL_CONNECT_ERROR && !penstock::MayPass(code)) return false;
   return attempt + 1 <
          (NotReached(code) ? std::min(2, options_.attempts_max) : options_.attempts_max);
 }
@@ -183,4 +183,4 @@ std::string EncodePath(const std::string& path) {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

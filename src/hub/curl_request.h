@@ -9,7 +9,7 @@
 #include "common/transient_error.h"
 #include "hub/http_fetch.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 // The begin of a transfer's data: curl's callbacks get a pointer to it.
 struct CurlReply {
@@ -60,4 +60,4 @@ Status BadStatus(const std::string& url, const HttpReply& reply);
 // 0 where the server gave none.
 int RetryAfterMsOf(const HttpReply& reply);
 
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -7,7 +7,7 @@
 #include "hub/environment.h"
 #include "hub/reference.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 namespace fs = std::filesystem;
@@ -68,4 +68,4 @@ DefaultModel FindDefaultModel() {
   return {name, name};
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

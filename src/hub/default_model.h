@@ -6,7 +6,7 @@
 
 #include "hub/reference.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 inline constexpr char kDefaultModel[] = "sentence-transformers/all-MiniLM-L6-v2";
 // For text: the model, and where it is to be had as one small file.
@@ -31,4 +31,4 @@ std::string ScriptFolderOf(const ModelReference& reference);
 // ResolveModel to download.
 DefaultModel FindDemoModel();
 
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -12,7 +12,7 @@
 
 #include "common/regular_file.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 constexpr size_t kBlockBytes = 1 << 20;
@@ -73,4 +73,4 @@ Expected<std::string> Sha1OfFile(const std::string& path) {
 bool IsSha256(const std::string& text) { return IsHex(text, 64); }
 bool IsSha1(const std::string& text) { return IsHex(text, 40); }
 
-}  // namespace penstock
+}  // namespace penstock::hub

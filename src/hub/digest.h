@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 // Called from time to time with the bytes read so far; false gives up (kCancelled).
 using DigestProgress = std::function<bool(uint64_t bytes)>;
@@ -23,4 +23,4 @@ Expected<std::string> Sha1OfFile(const std::string& path);
 bool IsSha256(const std::string& text);
 bool IsSha1(const std::string& text);
 
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -23,7 +23,7 @@
 #include "hub/partial_file.h"
 #include "hub/range_fetch.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 namespace fs = std::filesystem;
@@ -413,4 +413,4 @@ Expected<RepositoryListing> FetchListing(const ModelReference& reference,
   return HubClient(reference, options, nullptr).List(sizes);
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -10,7 +10,7 @@
 #include "hub/hub.h"
 #include "hub/listing.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 struct DownloadedSnapshot {
   std::string commit;
@@ -27,4 +27,4 @@ Expected<DownloadedSnapshot> DownloadSnapshot(const ModelReference& reference,
 Expected<RepositoryListing> FetchListing(const ModelReference& reference,
                                          const ResolveOptions& options, bool sizes);
 
-}  // namespace penstock
+}  // namespace penstock::hub

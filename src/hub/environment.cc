@@ -6,7 +6,7 @@
 #include "common/log.h"
 #include "common/regular_file.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 constexpr size_t kTokenBytesMax = 4096;
@@ -73,4 +73,4 @@ std::string HubToken() {
 
 bool HubIsOffline() { return EnvIsTrue("HF_HUB_OFFLINE") || EnvIsTrue("TRANSFORMERS_OFFLINE"); }
 
-}  // namespace penstock
+}  // namespace penstock::hub

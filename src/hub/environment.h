@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace penstock {
+namespace penstock::hub {
 
 // "" if the variable is not set.
 std::string EnvText(const char* name);
@@ -23,4 +23,4 @@ std::string HubToken();
 // HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE.
 bool HubIsOffline();
 
-}  // namespace penstock
+}  // namespace penstock::hub

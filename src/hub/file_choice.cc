@@ -9,7 +9,7 @@
 
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 constexpr std::string_view kWeights = "model.safetensors";
@@ -374,4 +374,4 @@ bool IsModelFile(std::string_view file) {
          (file.ends_with(".safetensors") && file.find('/') == std::string_view::npos);
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -16,7 +16,7 @@
 #include "hub/listing.h"
 #include "hub/reference.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 // Names the shards of weights in safetensors.
 inline constexpr std::string_view kWeightsIndex = "model.safetensors.index.json";
@@ -66,4 +66,4 @@ bool IsWantedFile(std::string_view file);
 // Whether the cache keeps the name of a file in the list it stores.
 bool IsModelFile(std::string_view file);
 
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 using testing::ElementsAre;
@@ -138,4 +138,4 @@ TEST(RepositoryListing, PathsThatLeadOutAreRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -11,7 +11,7 @@
 
 #include "hub/curl_request.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 namespace fs = std::filesystem;
@@ -267,4 +267,4 @@ Status HttpFetch::Download(const std::string& url, const std::string& path, uint
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 struct HttpFetchOptions {
   // Sent as a bearer token to the first host only, not where it redirects, and over https only;
@@ -71,4 +71,4 @@ int RetryAfterMs(const std::string& header);
 // Percent-encodes all but unreserved characters and '/'.
 std::string EncodePath(const std::string& path);
 
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -11,7 +11,7 @@
 #include "hub/download.h"
 #include "hub/environment.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 std::atomic<bool> auto_pull{true};
@@ -235,4 +235,4 @@ Expected<ModelFacts> DescribeReference(const ModelReference& reference,
   return facts;
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

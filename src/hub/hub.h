@@ -19,7 +19,7 @@
 #include "hub/range_fetch.h"
 #include "hub/reference.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 struct HubProgress {
   std::string file;  // the one being downloaded
@@ -88,4 +88,4 @@ struct ModelFacts {
 Expected<ModelFacts> DescribeReference(const ModelReference& reference,
                                        const ResolveOptions& options);
 
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -13,7 +13,7 @@
 #include "hub/inventory.h"
 #include "hub/partial_file.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 namespace fs = std::filesystem;
@@ -419,4 +419,4 @@ TEST(PartialFile, NotesThatDoNotFitAreNotTaken) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::hub

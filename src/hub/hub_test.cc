@@ -14,7 +14,7 @@
 #include "hub/hub_test_util.h"
 #include "hub/inventory.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 namespace fs = std::filesystem;
@@ -499,4 +499,4 @@ TEST_F(HubTest, ADownloadIsBoundedByWhatTheHubSaysAndByWhatComes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::hub

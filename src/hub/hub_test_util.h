@@ -26,7 +26,7 @@
 #include "common/temp_folder_test_util.h"
 #include "hub/hub.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 struct Request {
   std::string method, path;
@@ -305,4 +305,4 @@ class HubTest : public testing::Test {
   ResolveOptions options_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::hub

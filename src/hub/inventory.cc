@@ -10,7 +10,7 @@
 #include "common/file_lock.h"
 #include "hub/file_choice.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 namespace fs = std::filesystem;
@@ -270,4 +270,4 @@ Status Remove(const Removal& removal) {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

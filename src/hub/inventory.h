@@ -9,7 +9,7 @@
 #include "hub/cache.h"
 #include "hub/reference.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 struct CachedModel {
   std::string reference;               // "owner/name", "owner/name:Q4_K_M", ".../file.gguf"
@@ -49,4 +49,4 @@ Expected<Removal> PlanRemoval(const std::string& root, const ModelReference& ref
 // kUnavailable: another process is downloading a part of it; then nothing is removed.
 Status Remove(const Removal& removal);
 
-}  // namespace penstock
+}  // namespace penstock::hub

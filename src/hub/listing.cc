@@ -4,7 +4,7 @@
 #include "common/printable.h"
 #include "hub/reference.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 bool IsCommit(const std::string& text) {
@@ -53,4 +53,4 @@ std::string RepositoryListing::ToJson() const {
   return text;
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

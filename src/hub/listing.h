@@ -9,7 +9,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 struct RepositoryListing {
   static constexpr size_t kBytesMax = 32 << 20;  // of the JSON text
@@ -27,4 +27,4 @@ struct RepositoryListing {
   std::string ToJson() const;
 };
 
-}  // namespace penstock
+}  // namespace penstock::hub

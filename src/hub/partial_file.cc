@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <numeric>
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 namespace fs = std::filesystem;
@@ -191,4 +191,4 @@ void PartialFile::Remove(const std::string& path) {
   fs::remove(StatePath(path), ignored);
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

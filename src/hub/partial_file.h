@@ -18,7 +18,7 @@
 #include "common/regular_file.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 class PartialFile {
  public:
@@ -67,4 +67,4 @@ class PartialFile {
   FileDescriptor state_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::hub

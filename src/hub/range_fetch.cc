@@ -10,7 +10,7 @@
 
 #include "hub/curl_request.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -258,4 +258,4 @@ Status DownloadRanges(const HttpFetchOptions& http, const RangeOptions& options,
   return RangeDownload(http, options, url, file, progress).Run();
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

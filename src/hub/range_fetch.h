@@ -10,7 +10,7 @@
 #include "hub/http_fetch.h"
 #include "hub/partial_file.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 struct RangeOptions {
   int connections = 4;                           // 1 = none of this
@@ -29,4 +29,4 @@ Status DownloadRanges(const HttpFetchOptions& http, const RangeOptions& options,
                       const std::string& url, PartialFile* file,
                       const HttpFetch::Progress& progress);
 
-}  // namespace penstock
+}  // namespace penstock::hub

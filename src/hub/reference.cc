@@ -10,7 +10,7 @@
 
 #include "common/regular_file.h"
 
-namespace penstock {
+namespace penstock::hub {
 namespace {
 
 constexpr size_t kNameBytesMax = 96;  // as the hub has it
@@ -267,4 +267,4 @@ Expected<ModelReference> ModelReference::Parse(const std::string& text) {
   return Status::NotFound(what + path, "model");
 }
 
-}  // namespace penstock
+}  // namespace penstock::hub

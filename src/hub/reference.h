@@ -16,7 +16,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::hub {
 
 struct ModelReference {
   static constexpr size_t kBytesMax = 4096;
@@ -49,4 +49,4 @@ std::string ExpandHome(const std::string& path);
 // "..", or longer than a file's name; no backslash, no control character, 1 to 1024 bytes.
 bool IsRepositoryPath(std::string_view path);
 
-}  // namespace penstock
+}  // namespace penstock::hub

@@ -10,7 +10,7 @@
 
 #include "common/log.h"
 
-namespace penstock {
+namespace penstock::jobs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -342,4 +342,4 @@ void RemoveUnusedOutputs(FileStore* files, const BatchStore& batches) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::jobs

@@ -18,7 +18,7 @@
 #include "common/status.h"
 #include "jobs/file_store.h"
 
-namespace penstock {
+namespace penstock::jobs {
 
 enum class BatchStatus {
   kValidating,  // waits for its turn, or its input is being checked
@@ -119,4 +119,4 @@ class BatchStore {
 // files and the saving of their names. Before the first batch runs.
 void RemoveUnusedOutputs(FileStore* files, const BatchStore& batches);
 
-}  // namespace penstock
+}  // namespace penstock::jobs

@@ -20,7 +20,7 @@
 #include "common/regular_file.h"
 #include "common/sync_folder.h"
 
-namespace penstock {
+namespace penstock::jobs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -418,4 +418,4 @@ int64_t UnixSeconds() {
       .count();
 }
 
-}  // namespace penstock
+}  // namespace penstock::jobs

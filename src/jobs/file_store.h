@@ -21,7 +21,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::jobs {
 
 struct StoredFile {
   std::string id;  // "file-" and 32 hexadecimal digits
@@ -120,4 +120,4 @@ Status WriteFileAtomically(const std::string& path, std::string_view text);
 
 int64_t UnixSeconds();
 
-}  // namespace penstock
+}  // namespace penstock::jobs

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace penstock {
+namespace penstock::jobs {
 namespace {
 
 constexpr size_t kBoundaryBytesMax = 70;  // RFC 2046 5.1.1
@@ -117,4 +117,4 @@ Expected<std::vector<FormPart>> ParseForm(std::string_view content_type, std::st
   return parts;
 }
 
-}  // namespace penstock
+}  // namespace penstock::jobs

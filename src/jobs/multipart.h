@@ -9,7 +9,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::jobs {
 
 struct FormPart {
   std::string name;
@@ -24,4 +24,4 @@ inline constexpr size_t kFormHeaderBytesMax = 8 << 10;  // of one part
 // form.
 Expected<std::vector<FormPart>> ParseForm(std::string_view content_type, std::string_view body);
 
-}  // namespace penstock
+}  // namespace penstock::jobs

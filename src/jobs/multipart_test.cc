@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::jobs {
 namespace {
 
 const char* const kType = "multipart/form-data; boundary=xyz";
@@ -54,4 +54,4 @@ TEST(ParseForm, RefusesWhatIsNoForm) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::jobs

@@ -11,7 +11,7 @@
 #include "common/regular_file.h"
 #include "jobs/file_store.h"
 
-namespace penstock {
+namespace penstock::jobs {
 namespace {
 
 constexpr size_t kKeyBytes = 32;
@@ -63,4 +63,4 @@ bool OwnerKey::IsName(std::string_view owner) {
   return !owner.empty() && !owner.starts_with(kOwnerPrefix);
 }
 
-}  // namespace penstock
+}  // namespace penstock::jobs

@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::jobs {
 
 class OwnerKey {
  public:
@@ -26,4 +26,4 @@ class OwnerKey {
   std::string key_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::jobs

@@ -5,7 +5,7 @@
 #include <cinttypes>
 #include <utility>
 
-namespace penstock {
+namespace penstock::jobs {
 
 StartRecord::StartRecord(std::string path) : path_(std::move(path)) {
   if (std::unique_ptr<std::FILE, Close> file{std::fopen(path_.c_str(), "re")}) {
@@ -43,4 +43,4 @@ void StartRecord::Write(int64_t number) {
   std::fflush(file_.get());
 }
 
-}  // namespace penstock
+}  // namespace penstock::jobs

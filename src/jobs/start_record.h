@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-namespace penstock {
+namespace penstock::jobs {
 
 class StartRecord {
  public:
@@ -44,4 +44,4 @@ class StartRecord {
   std::unique_ptr<std::FILE, Close> file_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::jobs

@@ -7,7 +7,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::jobs {
 namespace {
 
 class StartRecordTest : public testing::Test {
@@ -69,4 +69,4 @@ TEST_F(StartRecordTest, TakesWhatItFinds) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::jobs

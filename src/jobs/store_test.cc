@@ -38,7 +38,7 @@ int Sync(int fd, long call) {
 extern "C" int fdatasync(int fd) { return Sync(fd, SYS_fdatasync); }
 extern "C" int fsync(int fd) { return Sync(fd, SYS_fsync); }
 
-namespace penstock {
+namespace penstock::jobs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -512,4 +512,4 @@ TEST_F(StoreTest, EmptyFilesThatNoBatchNamesAreRemoved) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::jobs

@@ -7,7 +7,7 @@
 #include "common/json_writer.h"
 #include "kserve/config_types.h"
 
-namespace penstock {
+namespace penstock::kserve {
 namespace {
 
 namespace pb = google::protobuf;
@@ -19,7 +19,7 @@ const char* BackendOf(const std::string& platform) {
 }
 
 template <typename Tensor>
-void FillTensor(const TensorSpec& spec, bool batches, Tensor* tensor) {
+void FillTensor(const signature::TensorSpec& spec, bool batches, Tensor* tensor) {
   tensor->set_name(spec.name);
   tensor->set_data_type(DataTypeOf(spec.type));
   if (!spec.shape) {
@@ -27,7 +27,7 @@ void FillTensor(const TensorSpec& spec, bool batches, Tensor* tensor) {
     return;
   }
   for (size_t i = batches ? 1 : 0; i < spec.shape->size(); ++i) {
-    const DimensionRange& size = (*spec.shape)[i];
+    const signature::DimensionRange& size = (*spec.shape)[i];
     tensor->add_dims(size.fixed() ? size.min : -1);
   }
 }
@@ -142,15 +142,17 @@ class MessageWriter {
 }  // namespace
 
 void FillModelConfig(const ModelConfigParts& parts, inference::ModelConfig* config) {
-  const TensorSignature& signature = parts.signature;
+  const signature::TensorSignature& signature = parts.signature;
   const bool batches = signature.max_batch_size > 0;
   config->set_name(parts.name);
   config->set_platform(parts.platform);
   config->set_backend(BackendOf(parts.platform));
   config->mutable_version_policy()->mutable_latest()->set_num_versions(1);
   config->set_max_batch_size(signature.max_batch_size);
-  for (const TensorSpec& spec : signature.inputs) FillTensor(spec, batches, config->add_input());
-  for (const TensorSpec& spec : signature.outputs) FillTensor(spec, batches, config->add_output());
+  for (const signature::TensorSpec& spec : signature.inputs)
+    FillTensor(spec, batches, config->add_input());
+  for (const signature::TensorSpec& spec : signature.outputs)
+    FillTensor(spec, batches, config->add_output());
   inference::ModelInstanceGroup* const group = config->add_instance_group();
   group->set_name(parts.name);
   group->set_kind(inference::ModelInstanceGroup::KIND_CPU);
@@ -169,4 +171,4 @@ std::string ModelConfigJson(const ModelConfigParts& parts) {
   return json;
 }
 
-}  // namespace penstock
+}  // namespace penstock::kserve

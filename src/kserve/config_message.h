@@ -11,12 +11,12 @@ namespace inference {
 class ModelConfig;  // model_config.pb.h
 }
 
-namespace penstock {
+namespace penstock::kserve {
 
 struct ModelConfigParts {
   std::string name;
   std::string platform;  // "onnxruntime_onnx", ...
-  TensorSignature signature;
+  signature::TensorSignature signature;
   int32_t replicas = 1;
   int32_t linger_us = 0;  // how long a batch that is not full waits
 };
@@ -28,4 +28,4 @@ void FillModelConfig(const ModelConfigParts& parts, inference::ModelConfig* conf
 // integers as numbers, and fields that have their default.
 std::string ModelConfigJson(const ModelConfigParts& parts);
 
-}  // namespace penstock
+}  // namespace penstock::kserve

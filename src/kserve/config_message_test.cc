@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <kserve/model_config.pb.h>
 
-namespace penstock {
+namespace penstock::kserve {
 namespace {
 
 using ::testing::HasSubstr;
@@ -13,8 +13,8 @@ ModelConfigParts Parts() {
   ModelConfigParts parts{.name = "digits", .platform = "onnxruntime_onnx", .replicas = 2};
   parts.linger_us = 50;
   parts.signature.max_batch_size = 8;
-  parts.signature.inputs = {{"x", ElementType::kFp32, {{{1, -1}, {28, 28}, {1, 5}}}}};
-  parts.signature.outputs = {{"y", ElementType::kBytes, std::nullopt}};
+  parts.signature.inputs = {{"x", signature::ElementType::kFp32, {{{1, -1}, {28, 28}, {1, 5}}}}};
+  parts.signature.outputs = {{"y", signature::ElementType::kBytes, std::nullopt}};
   return parts;
 }
 
@@ -56,4 +56,4 @@ TEST(ConfigMessageTest, WithoutBatchesDimsAreWhole) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kserve

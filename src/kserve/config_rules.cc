@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace penstock {
+namespace penstock::kserve {
 namespace {
 
 constexpr const char* kCpuOnly = "tensor models run on the CPU";
@@ -67,4 +67,4 @@ FieldRule RuleOf(std::string_view name) {
   return found == std::end(kRules) ? FieldRule() : found->rule;
 }
 
-}  // namespace penstock
+}  // namespace penstock::kserve

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace penstock {
+namespace penstock::kserve {
 
 enum class FieldUse {
   kRead,      // or has fields of its own
@@ -19,4 +19,4 @@ struct FieldRule {
 // `name`: the field's, with its message's: "ModelConfig.sequence_batching".
 FieldRule RuleOf(std::string_view name);
 
-}  // namespace penstock
+}  // namespace penstock::kserve

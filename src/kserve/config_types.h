@@ -9,10 +9,10 @@ namespace inference {
 enum DataType : int;  // model_config.pb.h
 }
 
-namespace penstock {
+namespace penstock::kserve {
 
 // Nothing: TYPE_INVALID, or a number without a name.
-std::optional<ElementType> ElementTypeOf(inference::DataType type);
-inference::DataType DataTypeOf(ElementType type);
+std::optional<signature::ElementType> ElementTypeOf(inference::DataType type);
+inference::DataType DataTypeOf(signature::ElementType type);
 
-}  // namespace penstock
+}  // namespace penstock::kserve

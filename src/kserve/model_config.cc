@@ -16,7 +16,7 @@
 #include "kserve/config_rules.h"
 #include "kserve/config_types.h"
 
-namespace penstock {
+namespace penstock::kserve {
 namespace {
 
 namespace pb = google::protobuf;
@@ -214,7 +214,8 @@ class ConfigReader {
   }
 
   template <typename Tensors>
-  Status ReadTensors(const Tensors& given, const char* field, std::vector<DeclaredTensor>* out) {
+  Status ReadTensors(const Tensors& given, const char* field,
+                     std::vector<signature::DeclaredTensor>* out) {
     const auto count = static_cast<size_t>(given.size());
     if (count > ModelConfigLimits::kTensorsMax) {
       return Bad(
@@ -234,7 +235,7 @@ class ConfigReader {
       }
       const auto type = ElementTypeOf(tensor.data_type());
       if (!type) return Bad(place, "data_type", "is to be TYPE_FP32 or another type");
-      DeclaredTensor made{tensor.name(), *type, {}, std::nullopt};
+      signature::DeclaredTensor made{tensor.name(), *type, {}, std::nullopt};
       PENSTOCK_RETURN_IF_ERROR(ReadDims(place, tensor, &made));
       out->push_back(std::move(made));
     }
@@ -242,19 +243,19 @@ class ConfigReader {
   }
 
   template <typename Tensor>
-  Status ReadDims(const Place& place, const Tensor& tensor, DeclaredTensor* made) const {
+  Status ReadDims(const Place& place, const Tensor& tensor, signature::DeclaredTensor* made) const {
     constexpr auto kMax = static_cast<int>(ModelConfigLimits::kDimsMax);
     if (tensor.dims().empty()) return Bad(place, "dims", "is missing");
     if (tensor.dims_size() > kMax || tensor.reshape().shape_size() > kMax) {
       return Bad(place, "dims", fmt::format("has over {} dimensions", kMax));
     }
     made->dims.assign(tensor.dims().begin(), tensor.dims().end());
-    if (const Status dims = CheckDims(*made); !dims.ok()) {
+    if (const Status dims = signature::CheckDims(*made); !dims.ok()) {
       return Bad(place, "dims", ": " + dims.message());
     }
     if (!tensor.has_reshape()) return Status::Ok();
     made->reshape.emplace(tensor.reshape().shape().begin(), tensor.reshape().shape().end());
-    const Status kept = CheckDims(*made);
+    const Status kept = signature::CheckDims(*made);
     return kept.ok() ? kept : Bad(place, "reshape", ": " + kept.message());
   }
 
@@ -371,4 +372,4 @@ std::string ModelFileOf(const std::string& platform, const std::string& backend)
   return file;
 }
 
-}  // namespace penstock
+}  // namespace penstock::kserve

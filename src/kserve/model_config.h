@@ -16,7 +16,7 @@
 #include "common/status.h"
 #include "signature/declared_tensors.h"
 
-namespace penstock {
+namespace penstock::kserve {
 
 struct TensorModelConfig {
   std::string name;      // "": not said
@@ -26,7 +26,7 @@ struct TensorModelConfig {
   // nullopt: the file states neither it nor inputs and outputs, so the model decides. 0: the model
   // takes no batches.
   std::optional<int32_t> max_batch_size;
-  DeclaredTensors tensors;
+  signature::DeclaredTensors tensors;
   std::optional<int32_t> replicas;
   std::optional<int32_t> linger_us;
   // Versions that may serve, ascending; empty: all.
@@ -60,4 +60,4 @@ Expected<TensorModelConfig> ReadModelConfig(const std::string& path);
 // backend, "model.onnx"; "": it is not known, or the platform has several.
 std::string ModelFileOf(const std::string& platform, const std::string& backend);
 
-}  // namespace penstock
+}  // namespace penstock::kserve

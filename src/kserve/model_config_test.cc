@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-namespace penstock {
+namespace penstock::kserve {
 namespace {
 
 using ::testing::ElementsAre;
@@ -39,14 +39,14 @@ TEST(ModelConfigTest, ReadsWhatItKnows) {
   EXPECT_THAT(config->versions, ElementsAre(1, 3));
   EXPECT_TRUE(config->check_finite);
   ASSERT_EQ(config->tensors.inputs.size(), 2u);
-  const DeclaredTensor& x = config->tensors.inputs[0];
+  const signature::DeclaredTensor& x = config->tensors.inputs[0];
   EXPECT_EQ(x.name, "x");
-  EXPECT_EQ(x.type, ElementType::kFp32);
+  EXPECT_EQ(x.type, signature::ElementType::kFp32);
   EXPECT_THAT(x.dims, ElementsAre(28, 28));
   EXPECT_THAT(*x.reshape, ElementsAre(1, 784));
   EXPECT_THAT(config->tensors.inputs[1].dims, ElementsAre(-1));
   EXPECT_FALSE(config->tensors.inputs[1].reshape);
-  EXPECT_EQ(config->tensors.outputs[0].type, ElementType::kBf16);
+  EXPECT_EQ(config->tensors.outputs[0].type, signature::ElementType::kBf16);
   EXPECT_THAT(config->no_effect, ElementsAre(HasSubstr("version_policy.specific has one version")));
 }
 
@@ -195,4 +195,4 @@ TEST(ModelConfigTest, FileOfAPlatform) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kserve

@@ -7,7 +7,7 @@
 #include "common/failing_new.h"
 #include "kv/sequence.h"
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 TEST(Kv, AllocatesNothingAfterConstruction) {
@@ -44,4 +44,4 @@ TEST(Kv, AllocatesNothingAfterConstruction) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kv

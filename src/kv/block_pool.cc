@@ -4,7 +4,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::kv {
 
 BlockPool::BlockPool(int32_t blocks, int32_t page_blocks)
     : blocks_(static_cast<size_t>(blocks)),
@@ -162,4 +162,4 @@ void BlockPool::Unlink(int32_t block) {
   Add(&idle_, -1);
 }
 
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -22,7 +22,7 @@
 
 #include "kv/id_set.h"
 
-namespace penstock {
+namespace penstock::kv {
 
 struct BlockCounts {
   int32_t blocks = 0;
@@ -125,4 +125,4 @@ class BlockPool {
   std::atomic<uint64_t> evictions_{0};
 };
 
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 using testing::ElementsAre;
@@ -126,4 +126,4 @@ TEST(BlockPool, UncommitNamesWholeFreeGroupsFromTheHighest) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kv

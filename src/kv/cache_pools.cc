@@ -2,7 +2,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::kv {
 
 std::unique_ptr<GroupPolicy> NewGroupPolicy(const CacheGroup& group) {
   switch (group.kind) {
@@ -61,4 +61,4 @@ std::vector<BlockTable> TablesOfOneText(std::span<const CacheGroup> groups, int3
   return tables;
 }
 
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -16,7 +16,7 @@
 #include "kv/block_pool.h"
 #include "kv/group_policy.h"
 
-namespace penstock {
+namespace penstock::kv {
 
 class CachePools {
  public:
@@ -69,4 +69,4 @@ class GroupBlocks {
   std::array<int32_t, kCacheGroupsMax> ids_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::kv

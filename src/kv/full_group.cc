@@ -1,7 +1,7 @@
 // Layers that see all tokens before.
 #include "kv/group_policy.h"
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 class FullPolicy final : public GroupPolicy {
@@ -14,4 +14,4 @@ class FullPolicy final : public GroupPolicy {
 
 std::unique_ptr<GroupPolicy> NewFullPolicy() { return std::make_unique<FullPolicy>(); }
 
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -18,7 +18,7 @@
 
 #include "common/kv_block.h"
 
-namespace penstock {
+namespace penstock::kv {
 
 class GroupPolicy {
  public:
@@ -38,4 +38,4 @@ std::unique_ptr<GroupPolicy> NewStatePolicy();
 // Of the group's kind.
 std::unique_ptr<GroupPolicy> NewGroupPolicy(const CacheGroup& group);
 
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -5,7 +5,7 @@
 
 #include "kv/cache_pools.h"
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 using testing::ElementsAre;
@@ -42,4 +42,4 @@ TEST(CachePools, OneTextTakesBlocksInTurns) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kv

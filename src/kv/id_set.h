@@ -9,7 +9,7 @@
 
 #include "common/int_math.h"
 
-namespace penstock {
+namespace penstock::kv {
 
 // A bit an id; above these, levels of bits that say which words of the level below are not 0. An
 // operation touches one word a level: 3 levels hold 262,144 ids. Memory is taken when it is made.
@@ -68,4 +68,4 @@ class IdSet {
   std::vector<std::vector<uint64_t>> levels_;  // the ids first
 };
 
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 TEST(IdSet, IsASetThatKnowsItsEnds) {
@@ -35,4 +35,4 @@ TEST(IdSet, IsASetThatKnowsItsEnds) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -13,7 +13,7 @@
 #include "models/decoder.h"
 #include "program/program_run.h"
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -30,19 +30,20 @@ Ids TextOf(int32_t seed, size_t length) {
 class ModelBits : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    backend_ = *NewCpuBackend({.threads = 2, .pin = false});
-    auto files = DecoderFiles::Open(std::string(PENSTOCK_GOLDEN_DIR "/decoders/") + GetParam());
+    backend_ = *cpu::NewCpuBackend({.threads = 2, .pin = false});
+    auto files =
+        families::DecoderFiles::Open(std::string(PENSTOCK_GOLDEN_DIR "/decoders/") + GetParam());
     ASSERT_TRUE(files.ok()) << files.status().ToString();
-    auto model = DecoderModel::Load(*files, backend_.get(), {DType::kF32, 0});
+    auto model = models::DecoderModel::Load(*files, backend_.get(), {numbers::DType::kF32, 0});
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     model_ = *std::move(model);
-    const std::vector<int32_t> blocks(CacheGroups(model_->program()).size(), kBlocks);
+    const std::vector<int32_t> blocks(program::CacheGroups(model_->program()).size(), kBlocks);
     run_ = NewRun(blocks);
     pools_ = std::make_unique<CachePools>(run_->groups(), blocks, run_->page_blocks());
     cache_ = std::make_unique<PrefixCache>(pools_.get());
   }
-  std::unique_ptr<ProgramRun> NewRun(const std::vector<int32_t>& blocks) {
-    PrepareOptions options;
+  std::unique_ptr<program::ProgramRun> NewRun(const std::vector<int32_t>& blocks) {
+    program::PrepareOptions options;
     options.blocks = blocks;
     options.rows = options.picks = kRows;
     auto run = model_->NewRun(options);
@@ -59,7 +60,7 @@ class ModelBits : public testing::TestWithParam<const char*> {
     Ids blocks(kBlocks), rows(ids.size());
     std::iota(blocks.begin(), blocks.end(), 0);
     std::iota(rows.begin(), rows.end(), 0);
-    const SingleSequence sequence(ids.size(), 0, blocks);
+    const program::SingleSequence sequence(ids.size(), 0, blocks);
     const Status status = run->Run(sequence.Batch(ids, rows));
     EXPECT_TRUE(status.ok()) << status.ToString();
     Logits logits;
@@ -78,7 +79,7 @@ class ModelBits : public testing::TestWithParam<const char*> {
   // One step of all; their logits are compared.
   void Step(const std::vector<Part>& parts) {
     Ids ids, offsets = {0};
-    std::vector<CachedSequence> sequences;
+    std::vector<program::CachedSequence> sequences;
     for (const Part& part : parts) {
       const Status status = part.sequence->Reserve(part.rows);
       ASSERT_TRUE(status.ok()) << status.ToString();
@@ -127,9 +128,9 @@ class ModelBits : public testing::TestWithParam<const char*> {
     EXPECT_EQ(before - left, freed);
   }
 
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<DecoderModel> model_;
-  std::unique_ptr<ProgramRun> run_;
+  std::unique_ptr<program::Backend> backend_;
+  std::unique_ptr<models::DecoderModel> model_;
+  std::unique_ptr<program::ProgramRun> run_;
   std::unique_ptr<CachePools> pools_;
   std::unique_ptr<PrefixCache> cache_;
 };
@@ -278,4 +279,4 @@ TEST_P(ModelBits, Truncated) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kv

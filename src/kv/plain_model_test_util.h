@@ -13,7 +13,7 @@
 
 #include "common/kv_block.h"
 
-namespace penstock::plain {
+namespace penstock::kv::plain {
 
 inline constexpr int32_t kContext = 200, kPage = 8;
 inline constexpr size_t kBlock = kKvBlockTokens;
@@ -354,4 +354,4 @@ struct SequenceModel {
   }
 };
 
-}  // namespace penstock::plain
+}  // namespace penstock::kv::plain

@@ -9,7 +9,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 constexpr size_t kBlockIds = kKvBlockTokens;
@@ -189,4 +189,4 @@ void PrefixCache::OnEvict(size_t group, int32_t block) {
   if (node.parent >= 0) --At(node.parent).followers;
 }
 
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -40,7 +40,7 @@
 #include "common/kv_block.h"
 #include "kv/cache_pools.h"
 
-namespace penstock {
+namespace penstock::kv {
 
 class PrefixCache final : private EvictionListener {
  public:
@@ -129,4 +129,4 @@ class PrefixCache final : private EvictionListener {
   std::vector<Attachments> attached_;  // by group; the first has none
 };
 
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -11,7 +11,7 @@
 
 #include "kv/sequence.h"
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 using testing::ElementsAre;
@@ -212,4 +212,4 @@ TEST(PrefixCache, LooksUpAPromptOf50000TokensQuickly) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -14,7 +14,7 @@
 #include "kv/plain_model_test_util.h"
 #include "kv/sequence.h"
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 using plain::CacheModel;
@@ -293,4 +293,4 @@ TEST_P(RandomOperations, DoWhatThePlainModelDoes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kv

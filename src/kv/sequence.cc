@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 size_t BlocksOf(int64_t tokens) { return static_cast<size_t>(BlocksOfTokens(tokens)); }
@@ -208,4 +208,4 @@ void Sequence::DropBlocks(size_t keep) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::kv

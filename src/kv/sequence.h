@@ -31,7 +31,7 @@
 #include "kv/cache_pools.h"
 #include "kv/prefix_cache.h"
 
-namespace penstock {
+namespace penstock::kv {
 
 class Sequence {
  public:
@@ -106,4 +106,4 @@ class Sequence {
   std::array<int32_t, kKvBlockTokens> last_ids_;  // of the last block, where it is not whole
 };
 
-}  // namespace penstock
+}  // namespace penstock::kv

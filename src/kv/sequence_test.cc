@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 std::vector<int32_t> Ids(int32_t first, size_t count) {
@@ -265,4 +265,4 @@ TEST_F(Windowed, ForksShareTheWindow) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -3,7 +3,7 @@
 
 #include "kv/group_policy.h"
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 class StatePolicy final : public GroupPolicy {
@@ -21,4 +21,4 @@ class StatePolicy final : public GroupPolicy {
 
 std::unique_ptr<GroupPolicy> NewStatePolicy() { return std::make_unique<StatePolicy>(); }
 
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -11,7 +11,7 @@
 #include "kv/group_policy.h"
 #include "kv/sequence.h"
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -221,4 +221,4 @@ TEST_F(StateGroupTest, RoomForAStep) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -3,7 +3,7 @@
 
 #include "kv/group_policy.h"
 
-namespace penstock {
+namespace penstock::kv {
 namespace {
 
 class WindowPolicy final : public GroupPolicy {
@@ -28,4 +28,4 @@ std::unique_ptr<GroupPolicy> NewWindowPolicy(int32_t window) {
   return std::make_unique<WindowPolicy>(window);
 }
 
-}  // namespace penstock
+}  // namespace penstock::kv

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 // The window of a client that reads slowly.
@@ -127,4 +127,4 @@ void ChatClient::Close() {
   pause_timer_.cancel();
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -14,7 +14,7 @@
 #include "load/chat_events.h"
 #include "load/http_link.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // One request and its course.
 struct ChatTurn {
@@ -98,4 +98,4 @@ class ChatClient {
   uint64_t serial_ = 0;  // of the request: a timer that has fired cannot be cancelled
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -5,7 +5,7 @@
 
 #include "common/json.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 bool HasText(const JsonObject& object, std::string_view key) {
@@ -87,4 +87,4 @@ ChatEvent ReadChatEvent(std::string_view data) {
   return event;
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::load {
 
 // Cuts an event stream into the data of its events. Comments and fields but `data` are left out.
 class EventReader {
@@ -38,4 +38,4 @@ struct ChatEvent {
 };
 ChatEvent ReadChatEvent(std::string_view data);
 
-}  // namespace penstock
+}  // namespace penstock::load

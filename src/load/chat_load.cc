@@ -12,7 +12,7 @@
 #include "load/clock_units.h"
 #include "load/load_run.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 using Clock = ChatTurn::Clock;
@@ -248,4 +248,4 @@ Expected<ChatResult> RunChatLoad(const HttpTarget& target, const ChatLoad& load,
   return ChatRun(target, load).Run(target, window);
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -15,7 +15,7 @@
 #include "load/http_load.h"
 #include "load/latency.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // Limits that a request has to meet; 0 = none.
 struct Goodput {
@@ -94,4 +94,4 @@ struct ChatResult {
 Expected<ChatResult> RunChatLoad(const HttpTarget& target, const ChatLoad& load,
                                  const LoadWindow& window);
 
-}  // namespace penstock
+}  // namespace penstock::load

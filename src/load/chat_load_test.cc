@@ -12,7 +12,7 @@
 #include "load/chat_sweep.h"
 #include "load/fake_server.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 using testing::HasSubstr;
@@ -349,4 +349,4 @@ TEST(ChatSweepTest, TellsWhyNoAnswerWasMeasured) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::load

@@ -12,7 +12,7 @@
 #include "load/http_link.h"
 #include "load/http_texts.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 // Words of the two prompts that tell how long words are. The longer one is short enough for models
@@ -181,4 +181,4 @@ Expected<PromptScale> MeasurePromptScale(const HttpTarget& target,
   return scale;
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

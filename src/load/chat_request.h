@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "load/http_load.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // Tokens, drawn evenly from min to max.
 struct TokenRange {
@@ -76,4 +76,4 @@ class ChatRequests {
 Expected<PromptScale> MeasurePromptScale(const HttpTarget& target,
                                          const ChatRequestOptions& options);
 
-}  // namespace penstock
+}  // namespace penstock::load

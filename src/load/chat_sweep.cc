@@ -7,7 +7,7 @@
 #include "common/step_progress.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 double PerSecond(uint64_t count, double seconds) { return static_cast<double>(count) / seconds; }
@@ -154,4 +154,4 @@ Status RunChatSweep(const ChatSweepOptions& options, BenchRecords* records) {
   return ChatSweep(options, records).Run();
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -6,7 +6,7 @@
 #include "load/chat_load.h"
 #include "load/records.h"
 
-namespace penstock {
+namespace penstock::load {
 
 struct ChatSweepOptions {
   HttpTarget target;
@@ -29,4 +29,4 @@ struct ChatSweepOptions {
 // request had another outcome.
 Status RunChatSweep(const ChatSweepOptions& options, BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::load

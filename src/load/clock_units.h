@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-namespace penstock {
+namespace penstock::load {
 
 inline double Ms(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
@@ -13,4 +13,4 @@ inline std::chrono::steady_clock::duration Seconds(double s) {
       std::chrono::duration<double>(s));
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -18,7 +18,7 @@
 
 #include "load/http_load.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // A server with a thread a connection whose answers the test decides. An empty answer closes the
 // connection instead.
@@ -106,4 +106,4 @@ class FakeServer {
   std::thread acceptor_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -24,7 +24,7 @@
 #include "load/clock_units.h"
 #include "load/process_stat.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 namespace asio = boost::asio;
@@ -360,4 +360,4 @@ HostileResult HostileLoad::Stop() {
   return std::move(impl_->result);
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -13,7 +13,7 @@
 #include "load/hostile_requests.h"
 #include "load/http_load.h"
 
-namespace penstock {
+namespace penstock::load {
 
 struct HostileOptions {
   // Requests a second, all kinds together. At 40: 4 large bodies, 1 of heavy valid work, 35 that
@@ -68,4 +68,4 @@ class HostileLoad {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -9,7 +9,7 @@
 
 #include "load/fake_server.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 const char kRequest[] = "POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n";
@@ -175,4 +175,4 @@ TEST(HostileLoadTest, KindsComeInTheirProportions) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::load

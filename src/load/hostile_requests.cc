@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 using Manner = HostileManner;
@@ -232,4 +232,4 @@ std::vector<HostileRequest> MakeHostileRequests(const HttpTarget& target) {
   return make.Take();
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

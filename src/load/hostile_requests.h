@@ -7,7 +7,7 @@
 
 #include "load/http_load.h"
 
-namespace penstock {
+namespace penstock::load {
 
 enum class HostileManner {
   kAsk,            // sends all and reads the answers
@@ -43,4 +43,4 @@ std::vector<HostileRequest> MakeHostileRequests(const HttpTarget& target);
 // A body of at least `bytes` bytes: {"inputs":["","",...]}. Public for tests.
 std::string EmptyTextsBody(size_t bytes);
 
-}  // namespace penstock
+}  // namespace penstock::load

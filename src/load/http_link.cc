@@ -8,7 +8,7 @@
 #include <boost/beast/http/read.hpp>
 #include <utility>
 
-namespace penstock {
+namespace penstock::load {
 
 namespace asio = boost::asio;
 namespace ssl = boost::asio::ssl;
@@ -132,4 +132,4 @@ void HttpLink::Close() {
   socket_.close(ignored);
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

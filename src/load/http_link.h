@@ -17,7 +17,7 @@
 #include "common/status.h"
 #include "load/http_load.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // Certificates are checked as the target says. Null for a target without TLS. kInvalidArgument: its
 // ca_file cannot be used.
@@ -71,4 +71,4 @@ class HttpLink : public std::enable_shared_from_this<HttpLink> {
   std::optional<boost::beast::http::response_parser<boost::beast::http::string_body>> parser_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -19,7 +19,7 @@
 #include "load/http_request.h"
 #include "load/load_run.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 namespace asio = boost::asio;
@@ -324,4 +324,4 @@ Expected<HttpAnswer> HttpPostJson(const HttpTarget& target, const std::string& p
                   body);
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -21,7 +21,7 @@
 #include "load/http_texts.h"
 #include "load/latency.h"
 
-namespace penstock {
+namespace penstock::load {
 
 struct HttpTarget {
   std::string host = "127.0.0.1";
@@ -149,4 +149,4 @@ class LivenessProbe {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -9,7 +9,7 @@
 #include "load/fake_server.h"
 #include "load/http_request.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 const char kUsage[] = R"({"data":[],"usage":{"prompt_tokens":5,"total_tokens":5}})";
@@ -192,4 +192,4 @@ TEST(LivenessProbeTest, AStallCountsAsLongAsItLasts) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::load

@@ -6,7 +6,7 @@
 
 #include "common/json_writer.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 constexpr std::string_view kRerankQuery = "how is the pressure of the water measured";
@@ -82,4 +82,4 @@ uint64_t TokensOfAnswer(std::string_view body) {
   return 0;
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

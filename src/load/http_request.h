@@ -7,7 +7,7 @@
 
 #include "load/http_load.h"
 
-namespace penstock {
+namespace penstock::load {
 
 struct WireRequest {
   std::string bytes;  // header and body
@@ -20,4 +20,4 @@ WireRequest MakeRequest(const HttpTarget& target, const HttpLoad& load, bool wit
 // Tokens the server says it worked on ("prompt_tokens" or "total_tokens" of a usage), or 0.
 uint64_t TokensOfAnswer(std::string_view body);
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -9,7 +9,7 @@
 #include "load/text_file.h"
 #include "plot/line_plot.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 struct Row {
@@ -189,7 +189,7 @@ class Sweep {
   const std::shared_ptr<TextSource> texts_;
   BenchRecords* const records_;
   BenchTable table_;
-  LinePlot plot_;
+  plot::LinePlot plot_;
   StepProgress progress_;
   int hues_ = 0;
   uint64_t rows_answered_ = 0;
@@ -227,4 +227,4 @@ Status RunHttpSweep(const HttpSweepOptions& options, BenchRecords* records) {
   return Sweep(options, std::move(texts), records).Run();
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -9,7 +9,7 @@
 #include "load/http_texts.h"
 #include "load/records.h"
 
-namespace penstock {
+namespace penstock::load {
 
 struct HttpSweepOptions {
   HttpTarget target;
@@ -38,4 +38,4 @@ uint64_t ErrorsOf(const LoadResult& load);
 // "429: 12, lost: 3", or "-".
 std::string ErrorsText(const LoadResult& load);
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 // Common English words; every one is a whole token for BERT.
@@ -143,4 +143,4 @@ void AppendWords(int32_t count, std::mt19937_64* random, std::string* text) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

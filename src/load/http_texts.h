@@ -11,7 +11,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // How many tokens a made text has, counted as words, each of which is one token in the
 // vocabulary of BERT; special tokens come on top.
@@ -50,4 +50,4 @@ class TextSource {
   std::string made_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

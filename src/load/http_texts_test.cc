@@ -8,7 +8,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 size_t Words(const std::string& text) {
@@ -67,4 +67,4 @@ TEST(TextSourceTest, ReadsLinesOverAgain) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::load

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 constexpr double kFirstMs = 0.001;
@@ -40,4 +40,4 @@ double LatencyHistogram::PercentileMs(double share) const {
   return max_ms_;
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

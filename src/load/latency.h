@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace penstock {
+namespace penstock::load {
 
 // Buckets whose bounds rise by 1 %, from 1 us to about 6 hours: a percentile is within 0.5 % of
 // the exact one. Times outside count at the ends.
@@ -28,4 +28,4 @@ class LatencyHistogram {
   double max_ms_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

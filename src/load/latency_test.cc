@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 TEST(LatencyHistogramTest, PercentilesAreWithinHalfAPercent) {
@@ -45,4 +45,4 @@ TEST(LatencyHistogramTest, TakesAnyTime) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::load

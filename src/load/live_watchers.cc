@@ -14,7 +14,7 @@
 
 #include "load/process_stat.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 Expected<int> Connect(const HttpTarget& target) {
@@ -94,4 +94,4 @@ void LiveWatchers::Read() {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

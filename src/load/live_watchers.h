@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "load/http_load.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // One thread reads all of them. Linux only.
 class LiveWatchers {
@@ -38,4 +38,4 @@ class LiveWatchers {
   std::thread thread_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -23,7 +23,7 @@
 #include "load/clock_units.h"
 #include "load/http_load.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 namespace asio = boost::asio;
@@ -179,4 +179,4 @@ LivenessProbe::Result LivenessProbe::Stop() {
   return std::move(impl_->result);
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

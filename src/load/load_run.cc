@@ -5,7 +5,7 @@
 #include "load/http_link.h"
 #include "load/process_stat.h"
 
-namespace penstock {
+namespace penstock::load {
 
 Status LoadRun::Open(const HttpTarget& to, const LoadWindow& during) {
   target = to;
@@ -75,4 +75,4 @@ void LoadRun::AskWhetherToGiveUp() {
   });
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

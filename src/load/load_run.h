@@ -19,7 +19,7 @@
 #include "load/clock_units.h"
 #include "load/http_load.h"
 
-namespace penstock {
+namespace penstock::load {
 
 class LoadRun {
  public:
@@ -181,4 +181,4 @@ class ClientPool {
   uint64_t not_sent_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

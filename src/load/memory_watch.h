@@ -10,7 +10,7 @@
 
 #include "load/process_stat.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // Looks ten times a second from the constructor on.
 class MemoryWatch {
@@ -36,4 +36,4 @@ class MemoryWatch {
   std::thread thread_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-namespace penstock {
+namespace penstock::load {
 
 double ProcessCpuSeconds(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
@@ -65,4 +65,4 @@ bool ResetProcessPeak(pid_t pid) {
   return static_cast<bool>(file << "5" << std::flush);
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-namespace penstock {
+namespace penstock::load {
 
 // User and system seconds of all threads of `pid`, in steps of 10 ms; 0 if it is gone.
 double ProcessCpuSeconds(pid_t pid);
@@ -18,4 +18,4 @@ double ProcessPeakBytes(pid_t pid);
 // False where the system does not let this process do so.
 bool ResetProcessPeak(pid_t pid);
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace penstock {
+namespace penstock::load {
 
 double SumOfSeries(std::string_view text, std::string_view name,
                    std::initializer_list<std::string_view> labels) {
@@ -27,4 +27,4 @@ double SumOfSeries(std::string_view text, std::string_view name,
   return sum;
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

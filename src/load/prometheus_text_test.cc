@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 TEST(PrometheusTextTest, SumsSeries) {
@@ -23,4 +23,4 @@ TEST(PrometheusTextTest, SumsSeries) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::load

@@ -3,7 +3,7 @@
 #include "common/json_writer.h"
 #include "load/text_file.h"
 
-namespace penstock {
+namespace penstock::load {
 
 void BenchRecords::Add(std::string_view name, double value, std::string_view unit,
                        std::string_view row) {
@@ -27,4 +27,4 @@ Status BenchRecords::WriteFile(const std::string& path) const {
   return WriteTextFile(path, ToJsonLines());
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

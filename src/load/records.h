@@ -12,7 +12,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::load {
 
 class BenchRecords {
  public:
@@ -36,4 +36,4 @@ class BenchRecords {
   std::vector<Record> records_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -9,7 +9,7 @@
 #include "common/temp_folder_test_util.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 TEST(BenchRecordsTest, WritesAnObjectALine) {
@@ -57,4 +57,4 @@ TEST(BenchTableTest, ShortNumbers) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::load

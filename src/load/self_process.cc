@@ -12,7 +12,7 @@
 
 extern char** environ;
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 constexpr const char* kSelf = "/proc/self/exe";
@@ -58,4 +58,4 @@ Expected<int> RunSelf(std::vector<std::string> words) {
   return ExitCodeOf(status);
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -8,7 +8,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // Starts `penstock WORDS...` with `stdout_fd` as its standard output; the caller waits for it.
 Expected<pid_t> SpawnSelf(std::vector<std::string> words, int stdout_fd);
@@ -20,4 +20,4 @@ Expected<int> RunSelf(std::vector<std::string> words);
 // The path of a file in the folder of this program; "": no such file.
 std::string FileBesideProgram(const std::string& name);
 
-}  // namespace penstock
+}  // namespace penstock::load

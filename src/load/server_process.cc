@@ -15,7 +15,7 @@
 
 #include "load/self_process.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -103,4 +103,4 @@ ServerProcess::~ServerProcess() {
   if (stdout_ >= 0) close(stdout_);
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "load/http_load.h"
 
-namespace penstock {
+namespace penstock::load {
 
 class ServerProcess {
  public:
@@ -49,4 +49,4 @@ class ServerProcess {
   HttpTarget target_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -7,7 +7,7 @@
 #include "load/soak_run.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 void JudgeHealth(const SoakOptions& options, const SoakPhase& phase, double memory_before,
@@ -65,4 +65,4 @@ Status RunSoak(const SoakOptions& options, BenchRecords* records) {
   return soak.verdict()->Finish();
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

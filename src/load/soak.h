@@ -16,7 +16,7 @@
 #include "load/http_texts.h"
 #include "load/records.h"
 
-namespace penstock {
+namespace penstock::load {
 
 struct SoakOptions {
   std::string model;
@@ -76,4 +76,4 @@ Status RunHostileSoak(const SoakOptions& options, BenchRecords* records);
 // a refusal for each, the cache's blocks of those that left free again. Of RunSoak.
 Status RunChatSoak(const SoakOptions& options, BenchRecords* records);
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -14,7 +14,7 @@
 #include "load/soak_run.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -337,4 +337,4 @@ Status RunChatSoak(const SoakOptions& options, BenchRecords* records) {
   return ChatSoak(options, records).Run();
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

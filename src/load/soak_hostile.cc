@@ -11,7 +11,7 @@
 #include "load/soak_run.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 // Short, so that a run sees held connections end; a body of 30 MiB takes a tenth of a second.
@@ -258,4 +258,4 @@ Status RunHostileSoak(const SoakOptions& options, BenchRecords* records) {
   return HostileSoak(options, records).Run();
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

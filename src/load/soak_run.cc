@@ -13,7 +13,7 @@
 #include "load/prometheus_text.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::load {
 namespace {
 
 constexpr double kLivezIntervalMs = 20;
@@ -246,4 +246,4 @@ Status SoakRun::JudgeAfterwards() {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -13,7 +13,7 @@
 #include "load/soak.h"
 #include "load/soak_verdict.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // A period of load and its measurements.
 struct SoakPhase {
@@ -77,4 +77,4 @@ class SoakRun {
   SoakVerdict verdict_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "load/table.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // Finish() prints the table; kInternal names those that did not hold.
 class SoakVerdict {
@@ -40,4 +40,4 @@ class SoakVerdict {
   std::string failed_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace penstock {
+namespace penstock::load {
 
 std::string BenchTable::ToText() const {
   std::vector<size_t> widths;
@@ -48,4 +48,4 @@ std::string ShortNumber(double value) {
   return fmt::format("{:.3f}", value);
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::load {
 
 class BenchTable {
  public:
@@ -24,4 +24,4 @@ class BenchTable {
 // A number with about four digits and no exponent: "12.34", "1234", "1234567".
 std::string ShortNumber(double value);
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-namespace penstock {
+namespace penstock::load {
 
 Status WriteTextFile(const std::string& path, std::string_view text) {
   if (path.empty()) return Status::Ok();
@@ -16,4 +16,4 @@ Status WriteTextFile(const std::string& path, std::string_view text) {
   return {StatusCode::kUnavailable, "cannot write " + path + ": " + strerror(errno)};
 }
 
-}  // namespace penstock
+}  // namespace penstock::load

@@ -6,9 +6,9 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::load {
 
 // Replaces the file. Does nothing if `path` is empty. kUnavailable names the file.
 Status WriteTextFile(const std::string& path, std::string_view text);
 
-}  // namespace penstock
+}  // namespace penstock::load

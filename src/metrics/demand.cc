@@ -1,6 +1,6 @@
 #include "metrics/demand.h"
 
-namespace penstock {
+namespace penstock::metrics {
 
 DemandSeries DemandSeries::Of(Metrics* metrics, const std::string& model,
                               std::string_view priority) {
@@ -21,4 +21,4 @@ DemandSeries DemandSeries::Of(Metrics* metrics, const std::string& model,
   return series;
 }
 
-}  // namespace penstock
+}  // namespace penstock::metrics

@@ -7,7 +7,7 @@
 
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::metrics {
 
 // The demand for a model by a priority class. Any thread, no lock.
 struct DemandSeries {
@@ -30,4 +30,4 @@ struct DemandSeries {
   Counter* jobs;
 };
 
-}  // namespace penstock
+}  // namespace penstock::metrics

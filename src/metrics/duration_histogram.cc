@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace penstock {
+namespace penstock::metrics {
 
 double DurationSnapshot::mean_ns() const {
   return count_ == 0 ? 0 : static_cast<double>(sum_ns_) / static_cast<double>(count_);
@@ -86,4 +86,4 @@ double DurationHistogram::MiddleOf(size_t bucket) {
   return lower + (std::ldexp(1.0, shift) - 1) / 2;
 }
 
-}  // namespace penstock
+}  // namespace penstock::metrics

@@ -20,7 +20,7 @@
 
 #include "metrics/thread_slot.h"
 
-namespace penstock {
+namespace penstock::metrics {
 
 // Counts at one moment. A value.
 class DurationSnapshot {
@@ -101,4 +101,4 @@ class DurationHistogram {
   std::array<std::atomic<Shard*>, kThreadSlots + 1> shards_{};
 };
 
-}  // namespace penstock
+}  // namespace penstock::metrics

@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-namespace penstock {
+namespace penstock::metrics {
 namespace {
 
 constexpr double kFractions[] = {0.01, 0.5, 0.9, 0.95, 0.99, 0.999, 1};
@@ -176,4 +176,4 @@ TEST(DurationHistogram, MoreThreadsThanSlotsLoseNothing) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::metrics

@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::metrics {
 
 Histogram::Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)) {
   PENSTOCK_CHECK(bounds_.size() <= kBoundsMax);
@@ -277,4 +277,4 @@ std::string Metrics::Render() const {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::metrics

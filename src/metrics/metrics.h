@@ -20,7 +20,7 @@
 #include "metrics/duration_histogram.h"
 #include "metrics/router_gauges.h"
 
-namespace penstock {
+namespace penstock::metrics {
 
 class Counter {
  public:
@@ -131,4 +131,4 @@ class Metrics {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::metrics

@@ -9,7 +9,7 @@
 
 #include "metrics/demand.h"
 
-namespace penstock {
+namespace penstock::metrics {
 namespace {
 
 using testing::HasSubstr;
@@ -251,4 +251,4 @@ TEST(RouterGauges, IsReadWhileItGrows) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::metrics

@@ -12,7 +12,7 @@
 #include "common/memory.h"
 #include "common/processors.h"
 
-namespace penstock {
+namespace penstock::metrics {
 
 double ProcessorSeconds() {
   rusage usage{};
@@ -51,4 +51,4 @@ void AddProcessMetrics(Metrics* metrics) {
                        Kind::kGauge, [start = std::time(nullptr)] { return double(start); });
 }
 
-}  // namespace penstock
+}  // namespace penstock::metrics

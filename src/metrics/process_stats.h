@@ -3,7 +3,7 @@
 
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::metrics {
 
 double ProcessorSeconds();  // user and system, all threads, since the start
 int ProcessorsAllowed();    // by affinity and quota, rounded up; at least 1
@@ -11,4 +11,4 @@ int ProcessorsAllowed();    // by affinity and quota, rounded up; at least 1
 // The usual process_* series, read when they are printed.
 void AddProcessMetrics(Metrics* metrics);
 
-}  // namespace penstock
+}  // namespace penstock::metrics

@@ -5,7 +5,7 @@
 
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::metrics {
 namespace {
 
 constexpr std::array<std::string_view, RouterGauges::kFamilies> kNames = {
@@ -87,4 +87,4 @@ std::string RouterGauges::Render() const {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::metrics

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <variant>
 
-namespace penstock {
+namespace penstock::metrics {
 
 class Gauge;
 class SecondsMetric;
@@ -66,4 +66,4 @@ class RouterGauges {
   std::array<List, kFamilies> lists_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::metrics

@@ -35,7 +35,7 @@
 
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::metrics {
 
 enum class Stage : uint8_t {
   kReceive,
@@ -151,4 +151,4 @@ class RequestTrace {
   std::atomic<bool> model_shown_{false};
 };
 
-}  // namespace penstock
+}  // namespace penstock::metrics

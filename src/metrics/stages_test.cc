@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace penstock {
+namespace penstock::metrics {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -119,4 +119,4 @@ TEST(Stages, HaveDistinctNames) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::metrics

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <new>
 
-namespace penstock {
+namespace penstock::metrics {
 namespace {
 
 struct Slots {
@@ -53,4 +53,4 @@ size_t ThreadSlot() {
   return thread_slot;
 }
 
-}  // namespace penstock
+}  // namespace penstock::metrics

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-namespace penstock {
+namespace penstock::metrics {
 
 inline constexpr size_t kThreadSlots = 128;
 
@@ -14,4 +14,4 @@ inline constexpr size_t kThreadSlots = 128;
 // is ending. Throws nothing.
 size_t ThreadSlot();
 
-}  // namespace penstock
+}  // namespace penstock::metrics

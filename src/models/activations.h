@@ -4,24 +4,24 @@
 #include "families/model_folder.h"
 #include "program/op_kinds.h"
 
-namespace penstock {
+namespace penstock::models {
 
-inline Activation ToActivation(HiddenActivation activation) {
+inline program::Activation ToActivation(families::HiddenActivation activation) {
   switch (activation) {
-    case HiddenActivation::kGelu:
-      return Activation::kGelu;
-    case HiddenActivation::kGeluTanh:
-      return Activation::kGeluTanh;
-    case HiddenActivation::kRelu:
-      return Activation::kRelu;
-    case HiddenActivation::kSilu:
-      return Activation::kSilu;
-    case HiddenActivation::kTanh:
-      return Activation::kTanh;
-    case HiddenActivation::kIdentity:
-      return Activation::kNone;
+    case families::HiddenActivation::kGelu:
+      return program::Activation::kGelu;
+    case families::HiddenActivation::kGeluTanh:
+      return program::Activation::kGeluTanh;
+    case families::HiddenActivation::kRelu:
+      return program::Activation::kRelu;
+    case families::HiddenActivation::kSilu:
+      return program::Activation::kSilu;
+    case families::HiddenActivation::kTanh:
+      return program::Activation::kTanh;
+    case families::HiddenActivation::kIdentity:
+      return program::Activation::kNone;
   }
-  return Activation::kNone;
+  return program::Activation::kNone;
 }
 
-}  // namespace penstock
+}  // namespace penstock::models

@@ -8,7 +8,7 @@
 #include "gate/bulk_turn.h"
 #include "models/encoder_program.h"
 
-namespace penstock {
+namespace penstock::models {
 namespace {
 
 constexpr size_t kTexts = 32;
@@ -20,12 +20,12 @@ bool Usable(float maximum) { return std::isfinite(maximum) && maximum > 0; }
 }  // namespace
 
 std::vector<float> ColumnFactors(std::span<const float> maxima,
-                                 std::span<const LinearRows> weight) {
+                                 std::span<const program::LinearRows> weight) {
   const size_t in = maxima.size();
   std::vector<double> squares(in, 0);
   std::vector<float> row(in);
   int64_t rows = 0;
-  for (const LinearRows& part : weight) {
+  for (const program::LinearRows& part : weight) {
     for (int64_t r = 0; r < part.weight.rows; ++r) {
       part.weight.CopyToF32(r, 1, row.data());
       for (size_t k = 0; k < in; ++k) {
@@ -74,7 +74,7 @@ Calibration::Calibration(const EncoderWeights& weights, int32_t max_tokens)
 Status Calibration::Start() { return Advance(EmbeddingProgram(weights_, length_)); }
 
 Expected<std::vector<float>> Calibration::AttentionMaxima(const EncoderLayer& layer) {
-  return Maxima(weights_.architecture->pre_norm ? layer.attention_norm : Norm());
+  return Maxima(weights_.architecture->pre_norm ? layer.attention_norm : program::Norm());
 }
 
 Status Calibration::EndAttention(const EncoderLayer& layer) {
@@ -82,37 +82,37 @@ Status Calibration::EndAttention(const EncoderLayer& layer) {
 }
 
 Expected<std::vector<float>> Calibration::FeedForwardMaxima(const EncoderLayer& layer) {
-  return Maxima(weights_.architecture->pre_norm ? layer.ff_norm : Norm());
+  return Maxima(weights_.architecture->pre_norm ? layer.ff_norm : program::Norm());
 }
 
 Status Calibration::EndLayer(const EncoderLayer& layer) {
   return Advance(FeedForwardProgram(weights_, layer, length_));
 }
 
-Status Calibration::Run(const Program& program) {
-  PENSTOCK_RETURN_IF_ERROR(CheckProgram(program));
+Status Calibration::Run(const program::Program& program) {
+  PENSTOCK_RETURN_IF_ERROR(program::CheckProgram(program));
   const size_t width = static_cast<size_t>(weights_.hidden);
   result_.resize(ids_.size() * width);
   std::vector<float*> sinks;
   for (size_t text = 0; text < kTexts; ++text) {
     sinks.push_back(result_.data() + static_cast<size_t>(offsets_[text]) * width);
   }
-  PackedBatch batch;
+  program::PackedBatch batch;
   batch.ids = ids_;
   batch.offsets = offsets_;
   batch.input = hidden_;  // none yet for the embeddings
   PENSTOCK_ASSIGN_OR_RETURN(const auto run, weights_.backend->Prepare(program));
-  const BulkTurn turn(&weights_.backend->gate());
+  const gate::BulkTurn turn(&weights_.backend->gate());
   return run->Run(0, batch, sinks);
 }
 
-Status Calibration::Advance(const Program& program) {
+Status Calibration::Advance(const program::Program& program) {
   PENSTOCK_RETURN_IF_ERROR(Run(program));
   std::swap(hidden_, result_);
   return Status::Ok();
 }
 
-Expected<std::vector<float>> Calibration::Maxima(const Norm& norm) {
+Expected<std::vector<float>> Calibration::Maxima(const program::Norm& norm) {
   const std::vector<float>* x = &hidden_;
   if (norm.gamma != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(Run(NormProgram(weights_, norm, length_)));
@@ -126,4 +126,4 @@ Expected<std::vector<float>> Calibration::Maxima(const Norm& norm) {
   return maxima;
 }
 
-}  // namespace penstock
+}  // namespace penstock::models

@@ -18,12 +18,13 @@
 #include "program/packed_batch.h"
 #include "program/program.h"
 
-namespace penstock {
+namespace penstock::models {
 
 // sqrt(maxima / root mean square of the column's weights), 1 on (geometric) average, within
 // [kColumnFactorMin, kColumnFactorMax]; 1 for a column without a maximum, or with one that is not
 // finite, on either side. maxima: [in]; weight: [rows, in], in parts.
-std::vector<float> ColumnFactors(std::span<const float> maxima, std::span<const LinearRows> weight);
+std::vector<float> ColumnFactors(std::span<const float> maxima,
+                                 std::span<const program::LinearRows> weight);
 
 // A column that is small here may be larger in another text; one that is large stays so.
 constexpr float kColumnFactorMin = 0.125f;
@@ -50,11 +51,11 @@ class Calibration {
 
  private:
   // Runs a program on the hidden states, to result_.
-  Status Run(const Program& program);
+  Status Run(const program::Program& program);
   // As Run; the result becomes the hidden states.
-  Status Advance(const Program& program);
+  Status Advance(const program::Program& program);
   // Maxima of the normed hidden states, or without a norm of the hidden states.
-  Expected<std::vector<float>> Maxima(const Norm& norm);
+  Expected<std::vector<float>> Maxima(const program::Norm& norm);
 
   const EncoderWeights& weights_;
   const int32_t length_;  // tokens of a text
@@ -64,4 +65,4 @@ class Calibration {
   std::vector<float> result_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::models

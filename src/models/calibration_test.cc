@@ -8,7 +8,7 @@
 #include "cpu/cpu_backend.h"
 #include "models/encoder.h"
 
-namespace penstock {
+namespace penstock::models {
 namespace {
 
 using testing::Each;
@@ -20,7 +20,8 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // A matrix of one part with as many columns as there are maxima.
 std::vector<float> Factors(const std::vector<float>& maxima, const std::vector<float>& weight) {
-  const LinearRows part = {ViewOf(weight, static_cast<int64_t>(maxima.size())), {}};
+  const program::LinearRows part = {program::ViewOf(weight, static_cast<int64_t>(maxima.size())),
+                                    {}};
   return ColumnFactors(maxima, std::span(&part, 1));
 }
 
@@ -54,14 +55,14 @@ TEST(ColumnFactors, GuardAgainstUselessColumns) {
 
 // Also a model whose longest text is one token.
 TEST(Calibration, TakesTheShortestModels) {
-  auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
+  auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   folder->max_tokens = 1;
-  auto backend = NewCpuBackend({.threads = 1, .pin = false});
+  auto backend = cpu::NewCpuBackend({.threads = 1, .pin = false});
   ASSERT_TRUE(backend.ok());
-  auto model = EncoderModel::Load(*folder, backend->get(), DType::kI8);
+  auto model = EncoderModel::Load(*folder, backend->get(), numbers::DType::kI8);
   EXPECT_TRUE(model.ok()) << model.status().ToString();
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::models

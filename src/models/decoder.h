@@ -12,32 +12,34 @@
 #include "program/program.h"
 #include "program/program_run.h"
 
-namespace penstock {
+namespace penstock::models {
 
 class DecoderModel {
  public:
   // `backend` must outlive the model; the files need not. Errors: those of LoadDecoderWeights.
-  static Expected<std::unique_ptr<DecoderModel>> Load(const DecoderFiles& files, Backend* backend,
+  static Expected<std::unique_ptr<DecoderModel>> Load(const families::DecoderFiles& files,
+                                                      program::Backend* backend,
                                                       const DecoderOptions& options);
 
-  const DecoderConfig& config() const { return config_; }
-  const Program& program() const { return program_; }
+  const families::DecoderConfig& config() const { return config_; }
+  const program::Program& program() const { return program_; }
   int32_t context() const { return weights_->context; }  // tokens of the longest sequence
   uint64_t parameters() const { return weights_->parameters; }
   uint64_t weight_bytes() const { return weights_->bytes; }
-  const Backend& backend() const { return *backend_; }
+  const program::Backend& backend() const { return *backend_; }
 
   // A run with a cache of its own. The model must outlive it. Errors: Backend::Prepare'.
-  Expected<std::unique_ptr<ProgramRun>> NewRun(const PrepareOptions& options) const;
+  Expected<std::unique_ptr<program::ProgramRun>> NewRun(
+      const program::PrepareOptions& options) const;
 
  private:
-  DecoderModel(const DecoderFiles& files, Backend* backend,
+  DecoderModel(const families::DecoderFiles& files, program::Backend* backend,
                std::unique_ptr<DecoderWeights> weights);
 
-  const DecoderConfig config_;
-  Backend* const backend_;
+  const families::DecoderConfig config_;
+  program::Backend* const backend_;
   const std::unique_ptr<DecoderWeights> weights_;
-  const Program program_;
+  const program::Program program_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::models

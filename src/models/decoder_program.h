@@ -7,9 +7,10 @@
 #include "models/decoder_weights.h"
 #include "program/program.h"
 
-namespace penstock {
+namespace penstock::models {
 
 // Ends in logits, or with kEmbed in states. The weights must outlive it.
-Program DecoderProgram(const DecoderConfig& config, const DecoderWeights& weights, DecoderUse use);
+program::Program DecoderProgram(const families::DecoderConfig& config,
+                                const DecoderWeights& weights, families::DecoderUse use);
 
-}  // namespace penstock
+}  // namespace penstock::models

@@ -10,24 +10,24 @@
 #include "models/activations.h"
 #include "models/rotary.h"
 
-namespace penstock {
+namespace penstock::models {
 namespace {
 
 class Loader {
  public:
-  Loader(const DecoderFiles& files, Backend* backend, const DecoderOptions& options,
-         DecoderWeights* out)
+  Loader(const families::DecoderFiles& files, program::Backend* backend,
+         const DecoderOptions& options, DecoderWeights* out)
       : files_(files), config_(files.config), backend_(backend), options_(options), out_(out) {}
 
   Status Load() {
     PENSTOCK_RETURN_IF_ERROR(ChooseContext());
-    const DecoderTensors& tensors = files_.tensors;
+    const families::DecoderTensors& tensors = files_.tensors;
     PENSTOCK_ASSIGN_OR_RETURN(out_->embedding, Matrix(tensors.embedding, nullptr));
     for (size_t i = 0; i < tensors.layers.size(); ++i) {
       PENSTOCK_RETURN_IF_ERROR(LoadLayer(tensors.layers[i], config_.layers[i]));
     }
     PENSTOCK_ASSIGN_OR_RETURN(out_->output_norm, NormOf(tensors.output_norm));
-    if (!tensors.tied && files_.use == DecoderUse::kGenerate) {
+    if (!tensors.tied && files_.use == families::DecoderUse::kGenerate) {
       PENSTOCK_ASSIGN_OR_RETURN(out_->untied_output, Linear(tensors.output));
     }
     return files_.store == nullptr ? Status::Ok() : files_.store->Check();
@@ -45,7 +45,8 @@ class Loader {
     return Status::Ok();
   }
 
-  Status LoadLayer(const DecoderLayerTensors& from, const DecoderLayerConfig& config) {
+  Status LoadLayer(const families::DecoderLayerTensors& from,
+                   const families::DecoderLayerConfig& config) {
     DecoderLayer& to = out_->layers.emplace_back();
     to.window = config.window >= out_->context ? 0 : config.window;
     PENSTOCK_ASSIGN_OR_RETURN(to.attention_norm, NormOf(from.attention_norm));
@@ -70,14 +71,14 @@ class Loader {
     return Status::Ok();
   }
 
-  const Table* Keep(int64_t rows, int32_t width, const Backend::FillRows& fill) {
+  const program::Table* Keep(int64_t rows, int32_t width, const program::Backend::FillRows& fill) {
     out_->tables.push_back(backend_->Keep(rows, width, fill));
-    const Table* table = out_->tables.back().get();
+    const program::Table* table = out_->tables.back().get();
     out_->bytes += table->bytes();
     return table;
   }
 
-  Expected<Norm> NormOf(const TensorRecord& weight) {
+  Expected<program::Norm> NormOf(const files::TensorRecord& weight) {
     std::vector<float> gamma(static_cast<size_t>(weight.elements()));
     PENSTOCK_RETURN_IF_ERROR(weight.CopyToF32(gamma));
     if (config_.unit_offset_norms) {
@@ -87,18 +88,18 @@ class Loader {
     const auto fill = [&gamma](int64_t, std::span<float> rows) {
       std::copy(gamma.begin(), gamma.end(), rows.begin());
     };
-    return Norm{.gamma = Keep(1, static_cast<int32_t>(gamma.size()), fill),
-                .epsilon = config_.rms_epsilon,
-                .kind = NormKind::kRms};
+    return program::Norm{.gamma = Keep(1, static_cast<int32_t>(gamma.size()), fill),
+                         .epsilon = config_.rms_epsilon,
+                         .kind = program::NormKind::kRms};
   }
-  Expected<Norm> NormOf(const std::optional<TensorRecord>& weight) {
-    if (!weight) return Norm();
+  Expected<program::Norm> NormOf(const std::optional<files::TensorRecord>& weight) {
+    if (!weight) return program::Norm();
     return NormOf(*weight);
   }
 
   // Cosines and sines of so many positions, the same tables for layers that rotate alike.
-  std::pair<const Table*, const Table*> Rotary(const DecoderLayerConfig& layer, int32_t positions,
-                                               bool long_factors) {
+  std::pair<const program::Table*, const program::Table*> Rotary(
+      const families::DecoderLayerConfig& layer, int32_t positions, bool long_factors) {
     auto& tables = rotary_[{layer.rope_theta, layer.rope_scaled, long_factors}];
     if (tables.first != nullptr) return tables;
     const RotaryAngles angles = RotaryAnglesOf(config_, layer, long_factors);
@@ -117,20 +118,20 @@ class Loader {
     return tables;
   }
 
-  DType TypeOf(DType stored) const {
+  numbers::DType TypeOf(numbers::DType stored) const {
     if (options_.dtype) return *options_.dtype;
-    return IsBlockType(stored) ? DType::kI8 : backend_->preferred_dtype();
+    return numbers::IsBlockType(stored) ? numbers::DType::kI8 : backend_->preferred_dtype();
   }
 
-  Expected<std::unique_ptr<PackedLinear>> Linear(const DecoderLinear& linear) {
+  Expected<std::unique_ptr<program::PackedLinear>> Linear(const families::DecoderLinear& linear) {
     return Matrix(linear.weight, linear.bias ? &*linear.bias : nullptr);
   }
-  Expected<std::unique_ptr<PackedLinear>> Matrix(const TensorRecord& weight,
-                                                 const TensorRecord* bias) {
-    LinearRows rows;
+  Expected<std::unique_ptr<program::PackedLinear>> Matrix(const files::TensorRecord& weight,
+                                                          const files::TensorRecord* bias) {
+    program::LinearRows rows;
     rows.weight = {weight.dtype, weight.shape[0], weight.shape[1], weight.data.data()};
     if (bias != nullptr) rows.bias = {bias->dtype, 1, bias->elements(), bias->data.data()};
-    PackOptions options;
+    program::PackOptions options;
     options.dtype = TypeOf(weight.dtype);
     options.as_stored = true;
     options.mapped_file = files_.store != nullptr;
@@ -145,22 +146,23 @@ class Loader {
     return packed;
   }
 
-  const DecoderFiles& files_;
-  const DecoderConfig& config_;
-  Backend* const backend_;
+  const families::DecoderFiles& files_;
+  const families::DecoderConfig& config_;
+  program::Backend* const backend_;
   const DecoderOptions& options_;
   DecoderWeights* const out_;
-  std::map<std::tuple<float, bool, bool>, std::pair<const Table*, const Table*>> rotary_;
+  std::map<std::tuple<float, bool, bool>, std::pair<const program::Table*, const program::Table*>>
+      rotary_;
 };
 
 }  // namespace
 
-Expected<std::unique_ptr<DecoderWeights>> LoadDecoderWeights(const DecoderFiles& files,
-                                                             Backend* backend,
+Expected<std::unique_ptr<DecoderWeights>> LoadDecoderWeights(const families::DecoderFiles& files,
+                                                             program::Backend* backend,
                                                              const DecoderOptions& options) {
   auto weights = std::make_unique<DecoderWeights>();
   PENSTOCK_RETURN_IF_ERROR(Loader(files, backend, options, weights.get()).Load());
   return weights;
 }
 
-}  // namespace penstock
+}  // namespace penstock::models

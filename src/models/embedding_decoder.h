@@ -16,7 +16,7 @@
 #include "program/backend.h"
 #include "program/encoder_runner.h"
 
-namespace penstock {
+namespace penstock::models {
 
 class EmbeddingDecoder {
  public:
@@ -24,43 +24,43 @@ class EmbeddingDecoder {
   // options.context is folder.max_tokens. `backend` must outlive the model. Errors: those of
   // DecoderModel::Load; kInvalidArgument names a tensor of the head that is missing or does not
   // fit.
-  static Expected<std::unique_ptr<EmbeddingDecoder>> Load(const ModelFolder& folder,
-                                                          const DecoderFiles& files,
-                                                          Backend* backend,
+  static Expected<std::unique_ptr<EmbeddingDecoder>> Load(const families::ModelFolder& folder,
+                                                          const families::DecoderFiles& files,
+                                                          program::Backend* backend,
                                                           const DecoderOptions& options);
 
   const DecoderModel& decoder() const { return *decoder_; }
   bool causal() const { return decoder_->config().causal; }
   int32_t hidden_size() const { return decoder_->config().hidden_size; }
   int32_t max_tokens() const { return decoder_->context(); }
-  int32_t embedding_size() const { return OutputWidth(EncoderOutput::kPooled); }
-  int32_t num_labels() const { return OutputWidth(EncoderOutput::kLogits); }
+  int32_t embedding_size() const { return OutputWidth(program::EncoderOutput::kPooled); }
+  int32_t num_labels() const { return OutputWidth(program::EncoderOutput::kLogits); }
   uint64_t parameters() const { return decoder_->parameters() + head_.parameters; }
   uint64_t weight_bytes() const { return decoder_->weight_bytes() + head_.bytes; }
 
   // Row width of an output, in floats; 0: not offered.
-  int32_t OutputWidth(EncoderOutput output) const;
+  int32_t OutputWidth(program::EncoderOutput output) const;
   // Whether an output is made of the states of all tokens of a sequence; else of the last one's.
-  bool NeedsAllStates(EncoderOutput output) const;
+  bool NeedsAllStates(program::EncoderOutput output) const;
 
   // Head programs of kPooled or kLogits, whichever is offered, at index 0. Their input is rows of
   // states: of all tokens, or of the last ones as sequences of one token.
-  Expected<std::unique_ptr<ProgramRun>> NewHead() const;
+  Expected<std::unique_ptr<program::ProgramRun>> NewHead() const;
 
  private:
-  EmbeddingDecoder(std::unique_ptr<DecoderModel> decoder, Backend* backend)
+  EmbeddingDecoder(std::unique_ptr<DecoderModel> decoder, program::Backend* backend)
       : backend_(backend), decoder_(std::move(decoder)) {
     head_.backend = backend;
     head_.hidden = hidden_size();
   }
-  Status LoadHead(const ModelFolder& folder, const DecoderFiles& files);
-  Status LoadScore(const LogitScore& score, const DecoderFiles& files);
+  Status LoadHead(const families::ModelFolder& folder, const families::DecoderFiles& files);
+  Status LoadScore(const families::LogitScore& score, const families::DecoderFiles& files);
 
-  Backend* const backend_;
+  program::Backend* const backend_;
   const std::unique_ptr<DecoderModel> decoder_;
   EncoderWeights head_;
-  EncoderOutput offered_ = EncoderOutput::kPooled;
-  Program program_;
+  program::EncoderOutput offered_ = program::EncoderOutput::kPooled;
+  program::Program program_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::models

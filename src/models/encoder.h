@@ -20,18 +20,19 @@
 #include "program/packed_batch.h"
 #include "program/program.h"
 
-namespace penstock {
+namespace penstock::models {
 
 class EncoderModel {
  public:
   // Packs the weights named by `folder` for `backend`, which must outlive the model. `types`: of
   // the linear layers of encoder layers, kF32, kBf16 or kI8 (see PackOptions). kUnsupported or
   // kInvalidArgument name the tensor, setting or type override at fault.
-  static Expected<std::unique_ptr<EncoderModel>> Load(const ModelFolder& folder, Backend* backend,
+  static Expected<std::unique_ptr<EncoderModel>> Load(const families::ModelFolder& folder,
+                                                      program::Backend* backend,
                                                       const LinearTypes& types = {});
   ~EncoderModel();
 
-  const ModelFolder& folder() const;
+  const families::ModelFolder& folder() const;
   int32_t hidden_size() const;
   int32_t embedding_size() const;  // after dense modules
   int32_t num_labels() const;      // 0: kLogits is not offered
@@ -40,9 +41,9 @@ class EncoderModel {
   uint64_t parameters() const;
   uint64_t weight_bytes() const;  // packed, in memory
   // Row width of an output, in floats; 0: not offered.
-  int32_t OutputWidth(EncoderOutput output) const;
+  int32_t OutputWidth(program::EncoderOutput output) const;
   // The program of an output; null: not offered.
-  const Program* program(EncoderOutput output) const;
+  const program::Program* program(program::EncoderOutput output) const;
 
  private:
   friend class EncoderSession;
@@ -72,9 +73,11 @@ class EncoderSession {
   // not offered. Does not allocate for batches that fit; kResourceExhausted: out of memory, and the
   // session can go on. The bits of a sequence's result depend on that sequence alone, whatever
   // shares the batch.
-  Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float* const> sinks);
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
+             std::span<float* const> sinks);
   // The same, results end to end: [rows, OutputWidth], rows being sequences or tokens.
-  Status Run(const PackedBatch& batch, EncoderOutput output, std::span<float> out);
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
+             std::span<float> out);
 
  private:
   struct Impl;
@@ -85,4 +88,4 @@ class EncoderSession {
 // to length 1 in double precision (rows with zero norm stay zero). Returns the row to send.
 std::span<float> FinishEmbedding(std::span<float> row, int32_t dimensions, bool normalize);
 
-}  // namespace penstock
+}  // namespace penstock::models

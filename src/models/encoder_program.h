@@ -10,25 +10,27 @@
 #include "models/weights.h"
 #include "program/program.h"
 
-namespace penstock {
+namespace penstock::models {
 
 // The program of an output that the weights offer. Pooled rows are not normalised, logits are raw.
 // The weights must outlive it.
-Program EncoderProgram(const EncoderWeights& weights, EncoderOutput output);
+program::Program EncoderProgram(const EncoderWeights& weights, program::EncoderOutput output);
 
 // What follows the layers, of kPooled or kLogits: begins with the last hidden states. Of `weights`
 // only hidden, the poolings, dense and head are read.
-Program HeadProgram(const EncoderWeights& weights, EncoderOutput output, int32_t max_length);
+program::Program HeadProgram(const EncoderWeights& weights, program::EncoderOutput output,
+                             int32_t max_length);
 
 // Parts of the model, for calibration while its layers load. All but the first begin with rows of
 // hidden states and take sequences of up to `max_length` tokens; results are rows of tokens.
-Program EmbeddingProgram(const EncoderWeights& weights, int32_t max_length);
-Program NormProgram(const EncoderWeights& weights, const Norm& norm, int32_t max_length);
+program::Program EmbeddingProgram(const EncoderWeights& weights, int32_t max_length);
+program::Program NormProgram(const EncoderWeights& weights, const program::Norm& norm,
+                             int32_t max_length);
 // x plus attention, normed in post-norm models. `layer` has its norms and attention's weights.
-Program AttentionProgram(const EncoderWeights& weights, const EncoderLayer& layer,
-                         int32_t max_length);
+program::Program AttentionProgram(const EncoderWeights& weights, const EncoderLayer& layer,
+                                  int32_t max_length);
 // x plus the feed-forward, normed in post-norm models.
-Program FeedForwardProgram(const EncoderWeights& weights, const EncoderLayer& layer,
-                           int32_t max_length);
+program::Program FeedForwardProgram(const EncoderWeights& weights, const EncoderLayer& layer,
+                                    int32_t max_length);
 
-}  // namespace penstock
+}  // namespace penstock::models

@@ -15,7 +15,7 @@
 #include "cpu/dispatch.h"
 #include "models/encoder.h"
 
-namespace penstock {
+namespace penstock::models {
 namespace {
 
 namespace dom = simdjson::dom;
@@ -73,7 +73,7 @@ struct Case {
 
 // Also sets the folder's limit to the longest the model itself can take: the cases go beyond what
 // sentence_bert_config allows texts.
-std::vector<Case> LoadCases(const std::string& name, ModelFolder* folder) {
+std::vector<Case> LoadCases(const std::string& name, families::ModelFolder* folder) {
   dom::parser parser;
   const std::string path = PENSTOCK_GOLDEN_DIR "/models/" + name + "/expected.json";
   dom::element document = parser.load(path).value();
@@ -101,13 +101,14 @@ struct Batch {
     type_ids.insert(type_ids.end(), c.type_ids.begin(), c.type_ids.end());
     offsets.push_back(static_cast<int32_t>(ids.size()));
   }
-  PackedBatch view() const { return {ids, type_ids, offsets, {}}; }
+  program::PackedBatch view() const { return {ids, type_ids, offsets, {}}; }
 };
 
-std::vector<float> RunBatch(EncoderModel& model, const Batch& batch, EncoderOutput output) {
+std::vector<float> RunBatch(EncoderModel& model, const Batch& batch,
+                            program::EncoderOutput output) {
   EncoderSession session(&model);
   const size_t rows =
-      output == EncoderOutput::kTokens ? batch.ids.size() : batch.offsets.size() - 1;
+      output == program::EncoderOutput::kTokens ? batch.ids.size() : batch.offsets.size() - 1;
   std::vector<float> out(rows * static_cast<size_t>(model.OutputWidth(output)));
   const Status status = session.Run(batch.view(), output, out);
   EXPECT_TRUE(status.ok()) << status.ToString();
@@ -117,24 +118,25 @@ std::vector<float> RunBatch(EncoderModel& model, const Batch& batch, EncoderOutp
 class GoldenModel : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenModel, AgreesWithReference) {
-  auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
+  auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   const std::vector<Case> cases = LoadCases(GetParam(), &*folder);
   ASSERT_FALSE(cases.empty());
   for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
     SCOPED_TRACE(kernels->name);
-    auto backend = NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
+    auto backend = cpu::NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
     ASSERT_TRUE(backend.ok());
     auto model = EncoderModel::Load(*folder, backend->get());
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     Batch all;
     for (const Case& c : cases) all.Add(c);
-    const bool embeds = folder->task == ModelTask::kEmbedding;
-    const EncoderOutput output = embeds ? EncoderOutput::kPooled : EncoderOutput::kLogits;
+    const bool embeds = folder->task == families::ModelTask::kEmbedding;
+    const program::EncoderOutput output =
+        embeds ? program::EncoderOutput::kPooled : program::EncoderOutput::kLogits;
     std::vector<float> rows = RunBatch(**model, all, output);
     const size_t width = static_cast<size_t>((*model)->OutputWidth(output));
     std::vector<float> hidden;
-    if (embeds) hidden = RunBatch(**model, all, EncoderOutput::kTokens);
+    if (embeds) hidden = RunBatch(**model, all, program::EncoderOutput::kTokens);
     double worst = 0;
     for (size_t i = 0; i < cases.size(); ++i) {
       std::span<float> row(rows.data() + i * width, width);
@@ -155,9 +157,10 @@ TEST_P(GoldenModel, AgreesWithReference) {
 }
 
 // `first`: each case's result as it came out first; filled where empty.
-void CheckBits(const ModelFolder& folder, const std::vector<Case>& cases, EncoderOutput output,
-               const LinearTypes& types, int threads, std::vector<std::vector<float>>* first) {
-  auto backend = NewCpuBackend({.threads = threads, .pin = false});
+void CheckBits(const families::ModelFolder& folder, const std::vector<Case>& cases,
+               program::EncoderOutput output, const LinearTypes& types, int threads,
+               std::vector<std::vector<float>>* first) {
+  auto backend = cpu::NewCpuBackend({.threads = threads, .pin = false});
   ASSERT_TRUE(backend.ok());
   auto model = EncoderModel::Load(folder, backend->get(), types);
   ASSERT_TRUE(model.ok()) << model.status().ToString();
@@ -183,21 +186,23 @@ void CheckBits(const ModelFolder& folder, const std::vector<Case>& cases, Encode
 
 // The same text gives the same bits, alone or in any batch, at any thread count.
 TEST_P(GoldenModel, BitsDoNotDependOnTheBatchOrThreads) {
-  auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
+  auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   const std::vector<Case> cases = LoadCases(GetParam(), &*folder);
-  const EncoderOutput output =
-      folder->task == ModelTask::kEmbedding ? EncoderOutput::kPooled : EncoderOutput::kLogits;
-  std::vector<LinearTypes> all = {DType::kF32, DType::kBf16, DType::kI8};
+  const program::EncoderOutput output = folder->task == families::ModelTask::kEmbedding
+                                            ? program::EncoderOutput::kPooled
+                                            : program::EncoderOutput::kLogits;
+  std::vector<LinearTypes> all = {numbers::DType::kF32, numbers::DType::kBf16, numbers::DType::kI8};
   for (const char* kept : {"ff-in,0.attention-out", "-1,0.qkv,ff-out"}) {
-    for (const DType higher : {DType::kF32, DType::kBf16}) {
-      LinearTypes& types = all.emplace_back(DType::kI8);
+    for (const numbers::DType higher : {numbers::DType::kF32, numbers::DType::kBf16}) {
+      LinearTypes& types = all.emplace_back(numbers::DType::kI8);
       types.override_dtype = higher;
       types.kept = *ParseTypeOverrides(kept);
     }
   }
   for (const LinearTypes& types : all) {
-    SCOPED_TRACE(std::string(DTypeName(types.dtype)) + " " + TypeOverridesText(types.kept));
+    SCOPED_TRACE(std::string(numbers::DTypeName(types.dtype)) + " " +
+                 TypeOverridesText(types.kept));
     std::vector<std::vector<float>> first;
     for (int threads : {1, 2, 3, 5}) CheckBits(*folder, cases, output, types, threads, &first);
   }
@@ -206,24 +211,24 @@ TEST_P(GoldenModel, BitsDoNotDependOnTheBatchOrThreads) {
 // A model whose linear layers are all overridden equals one of that type, to the bit; an override
 // of a layer it lacks is refused.
 TEST_P(GoldenModel, KeptPartsAreOfTheirType) {
-  auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
+  auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   const std::vector<Case> cases = LoadCases(GetParam(), &*folder);
-  auto backend = NewCpuBackend({.threads = 2, .pin = false});
+  auto backend = cpu::NewCpuBackend({.threads = 2, .pin = false});
   ASSERT_TRUE(backend.ok());
   Batch all;
   for (const Case& c : cases) all.Add(c);
   const auto hidden = [&](const LinearTypes& types) {
     auto model = EncoderModel::Load(*folder, backend->get(), types);
     EXPECT_TRUE(model.ok()) << model.status().ToString();
-    return RunBatch(**model, all, EncoderOutput::kTokens);
+    return RunBatch(**model, all, program::EncoderOutput::kTokens);
   };
-  LinearTypes types = DType::kI8;
-  types.override_dtype = DType::kF32;
+  LinearTypes types = numbers::DType::kI8;
+  types.override_dtype = numbers::DType::kF32;
   types.kept = *ParseTypeOverrides("qkv,attention-out,ff-in,ff-out");
-  EXPECT_EQ(hidden(types), hidden(DType::kF32));
+  EXPECT_EQ(hidden(types), hidden(numbers::DType::kF32));
   types.kept = *ParseTypeOverrides("-1");
-  EXPECT_NE(hidden(types), hidden(DType::kI8));
+  EXPECT_NE(hidden(types), hidden(numbers::DType::kI8));
   types.kept = *ParseTypeOverrides("99.qkv");
   EXPECT_THAT(EncoderModel::Load(*folder, backend->get(), types).status().message(),
               testing::HasSubstr("'99.qkv': the model has"));
@@ -232,18 +237,19 @@ TEST_P(GoldenModel, KeptPartsAreOfTheirType) {
 // Random weights of 32 columns are harder on bf16 and int8 than a trained model: these bounds tell
 // a mistake from rounding, no more.
 TEST_P(GoldenModel, Bf16AndInt8StayClose) {
-  auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
+  auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   const std::vector<Case> cases = LoadCases(GetParam(), &*folder);
   for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
-    auto backend = NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
+    auto backend = cpu::NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
     ASSERT_TRUE(backend.ok());
-    for (const auto& [dtype, cosine_min] : {std::pair{DType::kBf16, 0.999}, {DType::kI8, 0.99}}) {
+    for (const auto& [dtype, cosine_min] :
+         {std::pair{numbers::DType::kBf16, 0.999}, {numbers::DType::kI8, 0.99}}) {
       auto model = EncoderModel::Load(*folder, backend->get(), dtype);
       ASSERT_TRUE(model.ok()) << model.status().ToString();
       Batch all;
       for (const Case& c : cases) all.Add(c);
-      const std::vector<float> hidden = RunBatch(**model, all, EncoderOutput::kTokens);
+      const std::vector<float> hidden = RunBatch(**model, all, program::EncoderOutput::kTokens);
       for (size_t i = 0; i < cases.size(); ++i) {
         if (cases[i].hidden.empty()) continue;
         const size_t width = static_cast<size_t>((*model)->hidden_size());
@@ -258,7 +264,7 @@ TEST_P(GoldenModel, Bf16AndInt8StayClose) {
           }
         }
         EXPECT_GT(dot / std::sqrt(ours * theirs), cosine_min)
-            << kernels->name << " " << DTypeName(dtype);
+            << kernels->name << " " << numbers::DTypeName(dtype);
       }
     }
   }
@@ -268,4 +274,4 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenModel, testing::ValuesIn(GoldenModels()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::models

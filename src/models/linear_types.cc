@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace penstock {
+namespace penstock::models {
 namespace {
 
 // A whole number of a few digits, the whole of `text`.
@@ -100,7 +100,7 @@ Status LinearTypes::Check(int32_t layers) const {
   return Status::Ok();
 }
 
-DType LinearTypes::Of(int32_t layer, int32_t layers, LinearKind linear) const {
+numbers::DType LinearTypes::Of(int32_t layer, int32_t layers, LinearKind linear) const {
   const bool keep = std::any_of(kept.begin(), kept.end(), [&](const TypeOverride& part) {
     return (!part.layer || *part.layer == layer || *part.layer + layers == layer) &&
            (!part.linear || *part.linear == linear);
@@ -108,4 +108,4 @@ DType LinearTypes::Of(int32_t layer, int32_t layers, LinearKind linear) const {
   return keep ? override_dtype : dtype;
 }
 
-}  // namespace penstock
+}  // namespace penstock::models

@@ -14,7 +14,7 @@
 #include "common/status.h"
 #include "numbers/dtype.h"
 
-namespace penstock {
+namespace penstock::models {
 
 enum class LinearKind { kQkv, kAttentionOut, kFfIn, kFfOut };
 inline constexpr LinearKind kLinearKinds[] = {LinearKind::kQkv, LinearKind::kAttentionOut,
@@ -40,16 +40,16 @@ std::string TypeOverridesText(const std::vector<TypeOverride>& parts);
 
 struct LinearTypes {
   // NOLINTNEXTLINE(google-explicit-constructor): one type for all is what most callers mean.
-  LinearTypes(DType type = DType::kF32) : dtype(type), override_dtype(type) {}
+  LinearTypes(numbers::DType type = numbers::DType::kF32) : dtype(type), override_dtype(type) {}
 
   // kInvalidArgument: an override names a layer that a model of `layers` layers does not have.
   Status Check(int32_t layers) const;
   // The type of a linear layer in layer `layer` of `layers`.
-  DType Of(int32_t layer, int32_t layers, LinearKind linear) const;
+  numbers::DType Of(int32_t layer, int32_t layers, LinearKind linear) const;
 
-  DType dtype;
-  DType override_dtype;  // of the linear layers in `kept`
+  numbers::DType dtype;
+  numbers::DType override_dtype;  // of the linear layers in `kept`
   std::vector<TypeOverride> kept;
 };
 
-}  // namespace penstock
+}  // namespace penstock::models

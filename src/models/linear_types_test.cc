@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::models {
 namespace {
 
 using testing::HasSubstr;
@@ -34,16 +34,16 @@ TEST(LinearTypes, WrongPartsAreNamed) {
 }
 
 TEST(LinearTypes, KeptPartsTakeTheOtherType) {
-  LinearTypes types = DType::kI8;
-  types.override_dtype = DType::kBf16;
+  LinearTypes types = numbers::DType::kI8;
+  types.override_dtype = numbers::DType::kBf16;
   types.kept = *ParseTypeOverrides("0,-1.ff-out,attention-out");
   EXPECT_TRUE(types.Check(3).ok());
-  EXPECT_EQ(types.Of(0, 3, LinearKind::kQkv), DType::kBf16);
-  EXPECT_EQ(types.Of(1, 3, LinearKind::kQkv), DType::kI8);
-  EXPECT_EQ(types.Of(1, 3, LinearKind::kFfOut), DType::kI8);
-  EXPECT_EQ(types.Of(2, 3, LinearKind::kFfOut), DType::kBf16);
-  EXPECT_EQ(types.Of(2, 3, LinearKind::kFfIn), DType::kI8);
-  EXPECT_EQ(types.Of(1, 3, LinearKind::kAttentionOut), DType::kBf16);
+  EXPECT_EQ(types.Of(0, 3, LinearKind::kQkv), numbers::DType::kBf16);
+  EXPECT_EQ(types.Of(1, 3, LinearKind::kQkv), numbers::DType::kI8);
+  EXPECT_EQ(types.Of(1, 3, LinearKind::kFfOut), numbers::DType::kI8);
+  EXPECT_EQ(types.Of(2, 3, LinearKind::kFfOut), numbers::DType::kBf16);
+  EXPECT_EQ(types.Of(2, 3, LinearKind::kFfIn), numbers::DType::kI8);
+  EXPECT_EQ(types.Of(1, 3, LinearKind::kAttentionOut), numbers::DType::kBf16);
 }
 
 TEST(LinearTypes, LayersTheModelLacksAreRefused) {
@@ -57,4 +57,4 @@ TEST(LinearTypes, LayersTheModelLacksAreRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::models

@@ -11,34 +11,34 @@
 #include "models/calibration.h"
 #include "models/weight_reader.h"
 
-namespace penstock {
+namespace penstock::models {
 namespace {
 
 // Distances at and beyond which MPNet's bucket no longer changes (91, see RelativeBucket).
 constexpr int32_t kBiasReach = 96;
 constexpr int32_t kRelativeBuckets = 32;
 
-Pooling ToPooling(PoolingMode mode) {
+program::Pooling ToPooling(families::PoolingMode mode) {
   switch (mode) {
-    case PoolingMode::kCls:
-      return Pooling::kCls;
-    case PoolingMode::kMean:
-      return Pooling::kMean;
-    case PoolingMode::kMax:
-      return Pooling::kMax;
-    case PoolingMode::kLastToken:
-      return Pooling::kLastToken;
-    case PoolingMode::kMeanSqrtLen:
-      return Pooling::kMeanSqrtLen;
-    case PoolingMode::kWeightedMean:
-      return Pooling::kWeightedMean;
+    case families::PoolingMode::kCls:
+      return program::Pooling::kCls;
+    case families::PoolingMode::kMean:
+      return program::Pooling::kMean;
+    case families::PoolingMode::kMax:
+      return program::Pooling::kMax;
+    case families::PoolingMode::kLastToken:
+      return program::Pooling::kLastToken;
+    case families::PoolingMode::kMeanSqrtLen:
+      return program::Pooling::kMeanSqrtLen;
+    case families::PoolingMode::kWeightedMean:
+      return program::Pooling::kWeightedMean;
   }
-  return Pooling::kMean;
+  return program::Pooling::kMean;
 }
 
 // cos or sin of position * theta^(-2i / size), as [positions, size / 2].
-const Table* MakeRope(WeightReader* reader, int32_t positions, int32_t size, float theta,
-                      double (*wave)(double)) {
+const program::Table* MakeRope(WeightReader* reader, int32_t positions, int32_t size, float theta,
+                               double (*wave)(double)) {
   const size_t half = static_cast<size_t>(size) / 2;
   std::vector<double> frequencies(half);
   for (size_t i = 0; i < half; ++i) {
@@ -68,9 +68,10 @@ Status CheckTableBytes(const std::string& what, int64_t tokens, uint64_t bytes,
 }
 
 // The rows of the learned table that inputs can reach.
-Status LoadPositions(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
+Status LoadPositions(const families::ModelFolder& folder, WeightReader* reader,
+                     EncoderWeights* out) {
   PENSTOCK_ASSIGN_OR_RETURN(
-      const TensorView table,
+      const program::TensorView table,
       reader->View(std::string(out->architecture->positions) + ".weight", {-1, out->hidden}));
   const int64_t rows = int64_t{folder.max_tokens} + out->position_padding + 1;
   if (rows > table.rows) {
@@ -87,9 +88,10 @@ Status LoadPositions(const ModelFolder& folder, WeightReader* reader, EncoderWei
   return Status::Ok();
 }
 
-Status LoadEmbeddings(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
-  const EncoderArchitecture& arch = *out->architecture;
-  const EncoderConfig& config = folder.encoder;
+Status LoadEmbeddings(const families::ModelFolder& folder, WeightReader* reader,
+                      EncoderWeights* out) {
+  const families::EncoderArchitecture& arch = *out->architecture;
+  const families::EncoderConfig& config = folder.encoder;
   PENSTOCK_ASSIGN_OR_RETURN(
       out->words, reader->ReadTable(std::string(arch.words) + ".weight", {-1, out->hidden}));
   if (out->words->rows() < config.vocab_size) {
@@ -97,7 +99,7 @@ Status LoadEmbeddings(const ModelFolder& folder, WeightReader* reader, EncoderWe
                                        " rows, vocab_size is " + std::to_string(config.vocab_size),
                                    "vocab_size");
   }
-  if (arch.position_scheme == PositionScheme::kPadded) {
+  if (arch.position_scheme == families::PositionScheme::kPadded) {
     out->position_padding =
         arch.position_padding >= 0 ? arch.position_padding : config.pad_token_id;
   }
@@ -113,12 +115,12 @@ Status LoadEmbeddings(const ModelFolder& folder, WeightReader* reader, EncoderWe
 
 // Rotary tables, for local layers and the others.
 struct RopeTables {
-  const Table *cos = nullptr, *sin = nullptr, *local_cos = nullptr, *local_sin = nullptr;
+  const program::Table *cos = nullptr, *sin = nullptr, *local_cos = nullptr, *local_sin = nullptr;
 };
 
-Expected<RopeTables> MakeRopes(const ModelFolder& folder, WeightReader* reader,
+Expected<RopeTables> MakeRopes(const families::ModelFolder& folder, WeightReader* reader,
                                EncoderWeights* out) {
-  const EncoderConfig& config = folder.encoder;
+  const families::EncoderConfig& config = folder.encoder;
   const int32_t head_size = out->hidden / out->heads;
   RopeTables ropes;
   if (config.rope_theta <= 0) return ropes;
@@ -145,8 +147,8 @@ Expected<RopeTables> MakeRopes(const ModelFolder& folder, WeightReader* reader,
 // Reads and packs the layers, one after the other.
 class LayerLoader {
  public:
-  LayerLoader(const ModelFolder& folder, const LinearTypes& types, const RopeTables& ropes,
-              WeightReader* reader, EncoderWeights* out)
+  LayerLoader(const families::ModelFolder& folder, const LinearTypes& types,
+              const RopeTables& ropes, WeightReader* reader, EncoderWeights* out)
       : folder_(folder),
         types_(types),
         arch_(*out->architecture),
@@ -154,7 +156,7 @@ class LayerLoader {
         out_(out),
         ropes_(ropes) {
     // Decided by the main type: overrides are higher types, which need no calibration.
-    if (types.dtype == DType::kI8) calibration_.emplace(*out, folder.max_tokens);
+    if (types.dtype == numbers::DType::kI8) calibration_.emplace(*out, folder.max_tokens);
   }
 
   Status Begin() { return calibration_ ? calibration_->Start() : Status::Ok(); }
@@ -174,13 +176,13 @@ class LayerLoader {
 
  private:
   std::string Name(std::string_view part) const { return base_ + std::string(part); }
-  DType Type(LinearKind linear) const {
+  numbers::DType Type(LinearKind linear) const {
     return types_.Of(index_, folder_.encoder.num_hidden_layers, linear);
   }
 
   // Attention's window and rotary tables. Local layers: all but every n-th, counted from 0.
   void Wire(EncoderLayer* layer) const {
-    const EncoderConfig& config = folder_.encoder;
+    const families::EncoderConfig& config = folder_.encoder;
     const bool local =
         config.local_attention > 0 && index_ % std::max(1, config.global_attn_every_n_layers) != 0;
     layer->rope_cos = local ? ropes_.local_cos : ropes_.cos;
@@ -201,14 +203,14 @@ class LayerLoader {
 
   Status LoadAttention(EncoderLayer* layer) {
     const int32_t hidden = out_->hidden;
-    const DType type = Type(LinearKind::kQkv);
+    const numbers::DType type = Type(LinearKind::kQkv);
     std::vector<std::string> names = {Name(arch_.qkv)};
     if (arch_.qkv.empty()) names = {Name(arch_.query), Name(arch_.key), Name(arch_.value)};
     PENSTOCK_ASSIGN_OR_RETURN(
-        const std::vector<LinearRows> qkv,
+        const std::vector<program::LinearRows> qkv,
         reader_->Linears(names, 3 * hidden / static_cast<int32_t>(names.size()), hidden));
     std::vector<float> factors;
-    if (calibration_ && type == DType::kI8) {
+    if (calibration_ && type == numbers::DType::kI8) {
       PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> maxima,
                                 calibration_->AttentionMaxima(*layer));
       factors = ColumnFactors(maxima, qkv);
@@ -222,22 +224,22 @@ class LayerLoader {
 
   Status LoadFeedForward(EncoderLayer* layer) {
     const int32_t hidden = out_->hidden;
-    const TensorRecord* ff_out = reader_->Find(Name(arch_.ff_out) + ".weight");
+    const files::TensorRecord* ff_out = reader_->Find(Name(arch_.ff_out) + ".weight");
     int32_t width = folder_.encoder.intermediate_size;
     if (arch_.ff_width_in_file && ff_out != nullptr && ff_out->shape.size() == 2) {
       width = static_cast<int32_t>(ff_out->shape[1]);
     }
-    const DType type = Type(LinearKind::kFfIn);
+    const numbers::DType type = Type(LinearKind::kFfIn);
     // Gated: the activated part's rows first.
     std::vector<std::string> names = {Name(arch_.ff_in)};
     if (!arch_.ff_gate.empty()) names.insert(names.begin(), Name(arch_.ff_gate));
     const int32_t rows = arch_.gated ? 2 * width : width;
     PENSTOCK_ASSIGN_OR_RETURN(
-        const std::vector<LinearRows> in,
+        const std::vector<program::LinearRows> in,
         reader_->Linears(names, rows / static_cast<int32_t>(names.size()), hidden));
     std::vector<float> factors;
     if (calibration_) PENSTOCK_RETURN_IF_ERROR(calibration_->EndAttention(*layer));
-    if (calibration_ && type == DType::kI8) {
+    if (calibration_ && type == numbers::DType::kI8) {
       PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> maxima,
                                 calibration_->FeedForwardMaxima(*layer));
       factors = ColumnFactors(maxima, in);
@@ -252,9 +254,9 @@ class LayerLoader {
     return Status::Ok();
   }
 
-  const ModelFolder& folder_;
+  const families::ModelFolder& folder_;
   const LinearTypes& types_;
-  const EncoderArchitecture& arch_;
+  const families::EncoderArchitecture& arch_;
   WeightReader* reader_;
   EncoderWeights* out_;
   RopeTables ropes_;
@@ -264,13 +266,14 @@ class LayerLoader {
   std::string base_;
 };
 
-Status LoadRelativeBias(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
+Status LoadRelativeBias(const families::ModelFolder& folder, WeightReader* reader,
+                        EncoderWeights* out) {
   const std::string name = std::string(out->architecture->relative_bias) + ".weight";
   if (folder.encoder.relative_attention_num_buckets != kRelativeBuckets) {
     return Status::Unsupported("'relative_attention_num_buckets': only 32 is supported",
                                "relative_attention_num_buckets");
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const TensorView view,
+  PENSTOCK_ASSIGN_OR_RETURN(const program::TensorView view,
                             reader->View(name, {kRelativeBuckets, out->heads}));
   const size_t heads = static_cast<size_t>(out->heads);
   std::vector<float> table(kRelativeBuckets * heads);
@@ -286,15 +289,15 @@ Status LoadRelativeBias(const ModelFolder& folder, WeightReader* reader, Encoder
   return Status::Ok();
 }
 
-Status LoadDenseModules(const ModelFolder& folder, EncoderWeights* out) {
-  for (const DenseModule& module : folder.dense) {
-    auto store = TensorStore::OpenFolder(folder.path + "/" + module.folder);
+Status LoadDenseModules(const families::ModelFolder& folder, EncoderWeights* out) {
+  for (const families::DenseModule& module : folder.dense) {
+    auto store = files::TensorStore::OpenFolder(folder.path + "/" + module.folder);
     if (!store.ok()) return store.status();
     WeightReader reader(**store, "", out);
     DenseStep step;
     step.activation = ToActivation(module.activation);
-    PENSTOCK_ASSIGN_OR_RETURN(
-        step.linear, reader.Linear("linear", module.out_features, module.in_features, DType::kF32));
+    PENSTOCK_ASSIGN_OR_RETURN(step.linear, reader.Linear("linear", module.out_features,
+                                                         module.in_features, numbers::DType::kF32));
     out->dense.push_back(std::move(step));
     PENSTOCK_RETURN_IF_ERROR((*store)->Check());
   }
@@ -311,20 +314,20 @@ Status LoadDenseModules(const ModelFolder& folder, EncoderWeights* out) {
   return Status::Ok();
 }
 
-Status LoadHead(const ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
-  const HeadSpec& spec = out->architecture->head;
+Status LoadHead(const families::ModelFolder& folder, WeightReader* reader, EncoderWeights* out) {
+  const families::HeadSpec& spec = out->architecture->head;
   if (spec.classifier.empty()) {
     return Status::Unsupported(
         "classification heads of " + folder.encoder.model_type + " are not supported",
         "architectures");
   }
-  if (folder.encoder.classifier_pooling == "mean") out->head_pooling = Pooling::kMean;
+  if (folder.encoder.classifier_pooling == "mean") out->head_pooling = program::Pooling::kMean;
   if (!spec.dense.empty()) {
     DenseStep step;
     step.activation = ToActivation(spec.config_activation ? folder.encoder.classifier_activation
                                                           : spec.activation);
     PENSTOCK_ASSIGN_OR_RETURN(step.linear, reader->Linear(std::string(spec.dense), out->hidden,
-                                                          out->hidden, DType::kF32));
+                                                          out->hidden, numbers::DType::kF32));
     if (!spec.norm.empty()) {
       PENSTOCK_ASSIGN_OR_RETURN(step.norm, reader->ReadNorm(std::string(spec.norm), out->hidden,
                                                             folder.encoder.layer_norm_eps));
@@ -334,16 +337,16 @@ Status LoadHead(const ModelFolder& folder, WeightReader* reader, EncoderWeights*
   DenseStep classifier;
   PENSTOCK_ASSIGN_OR_RETURN(classifier.linear,
                             reader->Linear(std::string(spec.classifier), folder.encoder.num_labels,
-                                           out->hidden, DType::kF32));
+                                           out->hidden, numbers::DType::kF32));
   out->head.push_back(std::move(classifier));
   return Status::Ok();
 }
 
 }  // namespace
 
-Status LoadEmbeddingHead(const ModelFolder& folder, EncoderWeights* out) {
+Status LoadEmbeddingHead(const families::ModelFolder& folder, EncoderWeights* out) {
   out->pooling.push_back(ToPooling(folder.pooling));
-  for (PoolingMode mode : folder.more_pooling) out->pooling.push_back(ToPooling(mode));
+  for (families::PoolingMode mode : folder.more_pooling) out->pooling.push_back(ToPooling(mode));
   return LoadDenseModules(folder, out);
 }
 
@@ -360,14 +363,16 @@ int32_t RelativeBucket(int32_t distance) {
   return static_cast<int32_t>(bucket) + (distance > 0 ? kHalf : 0);
 }
 
-Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& folder,
-                                                             Backend* backend,
+Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const families::ModelFolder& folder,
+                                                             program::Backend* backend,
                                                              const LinearTypes& types) {
   auto out = std::make_unique<EncoderWeights>();
-  const EncoderFamily* const family = EncoderOfModelType(folder.encoder.model_type);
+  const families::EncoderFamily* const family =
+      families::EncoderOfModelType(folder.encoder.model_type);
   if (family == nullptr) {
     return Status::Unsupported("model_type '" + folder.encoder.model_type +
-                                   "' is not supported; supported are " + EncoderModelTypes(),
+                                   "' is not supported; supported are " +
+                                   families::EncoderModelTypes(),
                                "model_type");
   }
   out->architecture = &family->architecture;
@@ -380,7 +385,7 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
                                    "num_attention_heads");
   }
   out->activation = ToActivation(folder.encoder.hidden_act);
-  auto store = OpenEncoderTensors(folder.path);
+  auto store = families::OpenEncoderTensors(folder.path);
   if (!store.ok()) return store.status();
   WeightReader reader(**store, out->architecture->prefix, out.get());
 
@@ -402,7 +407,7 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
         out->final_norm, reader.ReadNorm(std::string(out->architecture->final_norm), out->hidden,
                                          folder.encoder.layer_norm_eps));
   }
-  if (folder.task == ModelTask::kEmbedding) {
+  if (folder.task == families::ModelTask::kEmbedding) {
     PENSTOCK_RETURN_IF_ERROR(LoadEmbeddingHead(folder, out.get()));
   } else {
     PENSTOCK_RETURN_IF_ERROR(LoadHead(folder, &reader, out.get()));
@@ -411,4 +416,4 @@ Expected<std::unique_ptr<EncoderWeights>> LoadEncoderWeights(const ModelFolder& 
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::models

@@ -11,7 +11,7 @@
 #include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 
-namespace penstock {
+namespace penstock::models {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,29 +20,29 @@ using testing::HasSubstr;
 class WeightsTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto backend = NewCpuBackend({.threads = 1, .pin = false});
+    auto backend = cpu::NewCpuBackend({.threads = 1, .pin = false});
     ASSERT_TRUE(backend.ok());
     backend_ = *std::move(backend);
   }
-  static ModelFolder Folder(const std::string& path) {
-    auto folder = ModelFolder::Read(path);
+  static families::ModelFolder Folder(const std::string& path) {
+    auto folder = families::ModelFolder::Read(path);
     EXPECT_TRUE(folder.ok()) << folder.status().ToString();
     return *std::move(folder);
   }
-  static ModelFolder Golden(const std::string& name) {
+  static families::ModelFolder Golden(const std::string& name) {
     return Folder(std::string(PENSTOCK_GOLDEN_DIR "/models/") + name);
   }
-  Expected<std::unique_ptr<EncoderWeights>> Load(const ModelFolder& folder) {
-    return LoadEncoderWeights(folder, backend_.get(), DType::kF32);
+  Expected<std::unique_ptr<EncoderWeights>> Load(const families::ModelFolder& folder) {
+    return LoadEncoderWeights(folder, backend_.get(), numbers::DType::kF32);
   }
 
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<program::Backend> backend_;
 };
 
 // Before memory is asked for them.
 TEST_F(WeightsTest, RotaryTablesAreBounded) {
   for (const char* name : {"nomic_native_config", "modernbert_mean_normalize"}) {
-    ModelFolder folder = Golden(name);
+    families::ModelFolder folder = Golden(name);
     const int64_t tokens = folder.max_tokens;
     const auto fits = Load(folder);
     ASSERT_TRUE(fits.ok()) << fits.status().ToString();
@@ -59,7 +59,7 @@ TEST_F(WeightsTest, RotaryTablesAreBounded) {
 
 // Rows that no input can reach are not kept.
 TEST_F(WeightsTest, PositionTablesAreAsLongAsTheLongestInput) {
-  ModelFolder folder = Golden("bert_mean_normalize");
+  families::ModelFolder folder = Golden("bert_mean_normalize");
   const auto whole = Load(folder);
   ASSERT_TRUE(whole.ok());
   EXPECT_EQ((*whole)->positions->rows(), folder.max_tokens);
@@ -72,7 +72,7 @@ TEST_F(WeightsTest, PositionTablesAreAsLongAsTheLongestInput) {
   folder.max_tokens = 1 << 20;
   EXPECT_EQ(Load(folder).status().field(), "max_position_embeddings");
   // Numbered from the padding token on.
-  ModelFolder padded = Golden("roberta_rerank");
+  families::ModelFolder padded = Golden("roberta_rerank");
   const auto roberta = Load(padded);
   ASSERT_TRUE(roberta.ok());
   EXPECT_EQ((*roberta)->positions->rows(), padded.max_tokens + (*roberta)->position_padding + 1);
@@ -86,7 +86,7 @@ TEST_F(WeightsTest, AFileCutWhileItLoadsIsAnError) {
   for (int trial = 0; trial < 40 || (failed == 0 && trial < 4000); ++trial) {
     fs::remove_all(copy);
     fs::copy(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize", copy, fs::copy_options::recursive);
-    const ModelFolder folder = Folder(copy.string());
+    const families::ModelFolder folder = Folder(copy.string());
     std::jthread cutter([&] {
       // At another moment of the load in each trial.
       std::this_thread::sleep_for(std::chrono::microseconds(trial % 40 * 20));
@@ -98,4 +98,4 @@ TEST_F(WeightsTest, AFileCutWhileItLoadsIsAnError) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::models

@@ -6,15 +6,15 @@
 #include "cpu/cpu_backend.h"
 #include "models/encoder.h"
 
-namespace penstock {
+namespace penstock::models {
 namespace {
 
 class Release : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    auto folder = ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
+    auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
     ASSERT_TRUE(folder.ok()) << folder.status().ToString();
-    backend_ = *NewCpuBackend({.threads = GetParam(), .pin = false});
+    backend_ = *cpu::NewCpuBackend({.threads = GetParam(), .pin = false});
     auto model = EncoderModel::Load(*folder, backend_.get());
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     model_ = *std::move(model);
@@ -26,7 +26,8 @@ class Release : public testing::TestWithParam<int> {
     for (int32_t s = 1; s <= sequences; ++s) offsets.push_back(s * length);
     std::vector<float> out(static_cast<size_t>(sequences) *
                            static_cast<size_t>(model_->embedding_size()));
-    const Status status = session->Run({ids, {}, offsets, {}}, EncoderOutput::kPooled, out);
+    const Status status =
+        session->Run({ids, {}, offsets, {}}, program::EncoderOutput::kPooled, out);
     EXPECT_TRUE(status.ok()) << status.ToString();
     return out;
   }
@@ -34,7 +35,7 @@ class Release : public testing::TestWithParam<int> {
   // Bytes of the scratch that sessions of the backend share: a new session has nothing of its own.
   uint64_t ScratchBytes() const { return EncoderSession(model_.get()).HeldBytes(); }
 
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<program::Backend> backend_;
   std::unique_ptr<EncoderModel> model_;
 };
 
@@ -94,4 +95,4 @@ TEST_P(Release, TheLastSessionTakesTheScratchWithIt) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::models

@@ -4,12 +4,13 @@
 #include <cmath>
 #include <numbers>
 
-namespace penstock {
+namespace penstock::models {
 namespace {
 
 // YaRN: frequencies that rotate often within the original context are kept, those that rotate
 // seldom are divided by the factor, those in between are mixed (arxiv.org/abs/2309.00071, 3.2).
-void StretchYarn(const RopeScaling& scaling, double theta, std::vector<double>* frequencies) {
+void StretchYarn(const families::RopeScaling& scaling, double theta,
+                 std::vector<double>* frequencies) {
   const double pairs = static_cast<double>(frequencies->size());
   // The pair that rotates `turns` times within the original context.
   const auto pair_of = [&](double turns) {
@@ -40,16 +41,16 @@ void Divide(const std::vector<float>& factors, std::vector<double>* frequencies)
 
 }  // namespace
 
-int32_t RopeSwitchOf(const DecoderConfig& config, int32_t context) {
-  const RopeScaling& scaling = config.rope_scaling;
-  const bool switches = scaling.kind == RopeScalingKind::kLongrope &&
+int32_t RopeSwitchOf(const families::DecoderConfig& config, int32_t context) {
+  const families::RopeScaling& scaling = config.rope_scaling;
+  const bool switches = scaling.kind == families::RopeScalingKind::kLongrope &&
                         scaling.short_factors != scaling.long_factors &&
                         scaling.original_context < context;
   return switches ? scaling.original_context : 0;
 }
 
-RotaryAngles RotaryAnglesOf(const DecoderConfig& config, const DecoderLayerConfig& layer,
-                            bool long_factors) {
+RotaryAngles RotaryAnglesOf(const families::DecoderConfig& config,
+                            const families::DecoderLayerConfig& layer, bool long_factors) {
   RotaryAngles angles;
   const auto pairs = static_cast<size_t>(config.rope_size / 2);
   const auto theta = static_cast<double>(layer.rope_theta);
@@ -58,25 +59,25 @@ RotaryAngles RotaryAnglesOf(const DecoderConfig& config, const DecoderLayerConfi
         std::pow(theta, -static_cast<double>(i) / static_cast<double>(pairs)));
   }
   if (!layer.rope_scaled) return angles;
-  const RopeScaling& scaling = config.rope_scaling;
+  const families::RopeScaling& scaling = config.rope_scaling;
   angles.factor = static_cast<double>(scaling.attention_factor);
   switch (scaling.kind) {
-    case RopeScalingKind::kNone:
+    case families::RopeScalingKind::kNone:
       break;
-    case RopeScalingKind::kLinear:
+    case families::RopeScalingKind::kLinear:
       for (double& frequency : angles.frequencies) frequency /= static_cast<double>(scaling.factor);
       break;
-    case RopeScalingKind::kYarn:
+    case families::RopeScalingKind::kYarn:
       StretchYarn(scaling, theta, &angles.frequencies);
       break;
-    case RopeScalingKind::kLlama3:
+    case families::RopeScalingKind::kLlama3:
       Divide(scaling.factors, &angles.frequencies);
       break;
-    case RopeScalingKind::kLongrope:
+    case families::RopeScalingKind::kLongrope:
       Divide(long_factors ? scaling.long_factors : scaling.short_factors, &angles.frequencies);
       break;
   }
   return angles;
 }
 
-}  // namespace penstock
+}  // namespace penstock::models

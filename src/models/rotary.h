@@ -7,7 +7,7 @@
 
 #include "families/decoder_config.h"
 
-namespace penstock {
+namespace penstock::models {
 
 struct RotaryAngles {
   std::vector<double> frequencies;  // [rope_size / 2], radians a position
@@ -16,10 +16,10 @@ struct RotaryAngles {
 
 // The tokens of a sequence beyond which longrope takes its long factors, for all positions of it;
 // 0: no sequence of `context` tokens needs them, or they are the short ones.
-int32_t RopeSwitchOf(const DecoderConfig& config, int32_t context);
+int32_t RopeSwitchOf(const families::DecoderConfig& config, int32_t context);
 
 // `long_factors`: of sequences longer than the switch.
-RotaryAngles RotaryAnglesOf(const DecoderConfig& config, const DecoderLayerConfig& layer,
-                            bool long_factors = false);
+RotaryAngles RotaryAnglesOf(const families::DecoderConfig& config,
+                            const families::DecoderLayerConfig& layer, bool long_factors = false);
 
-}  // namespace penstock
+}  // namespace penstock::models

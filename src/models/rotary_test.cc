@@ -4,15 +4,15 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::models {
 namespace {
 
-DecoderConfig Longrope(int32_t original) {
-  DecoderConfig config;
+families::DecoderConfig Longrope(int32_t original) {
+  families::DecoderConfig config;
   config.rope_size = 8;
   config.context = 4096;
   config.layers.resize(1, {.rope_theta = 1e4f});
-  config.rope_scaling.kind = RopeScalingKind::kLongrope;
+  config.rope_scaling.kind = families::RopeScalingKind::kLongrope;
   config.rope_scaling.original_context = original;
   config.rope_scaling.attention_factor = 1.5f;
   config.rope_scaling.short_factors = {1, 1.25, 1.5, 2};
@@ -21,17 +21,17 @@ DecoderConfig Longrope(int32_t original) {
 }
 
 TEST(Rotary, LongropeSwitchesWhereAContextIsLonger) {
-  DecoderConfig config = Longrope(512);
+  families::DecoderConfig config = Longrope(512);
   EXPECT_EQ(RopeSwitchOf(config, 512), 0);
   EXPECT_EQ(RopeSwitchOf(config, 513), 512);
   config.rope_scaling.long_factors = config.rope_scaling.short_factors;
   EXPECT_EQ(RopeSwitchOf(config, 513), 0);
-  config.rope_scaling.kind = RopeScalingKind::kLinear;
+  config.rope_scaling.kind = families::RopeScalingKind::kLinear;
   EXPECT_EQ(RopeSwitchOf(config, 513), 0);
 }
 
 TEST(Rotary, LongropeDividesByEitherFactors) {
-  const DecoderConfig config = Longrope(512);
+  const families::DecoderConfig config = Longrope(512);
   for (const bool is_long : {false, true}) {
     const RotaryAngles angles = RotaryAnglesOf(config, config.layers[0], is_long);
     const auto& factors =
@@ -46,4 +46,4 @@ TEST(Rotary, LongropeDividesByEitherFactors) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::models

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace penstock {
+namespace penstock::numbers {
 namespace {
 
 uint8_t At(const std::byte* p, size_t i) { return static_cast<uint8_t>(p[i]); }
@@ -123,4 +123,4 @@ void BlocksToF32(DType type, const std::byte* from, size_t count, float* to) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::numbers

@@ -27,7 +27,7 @@
 
 #include "numbers/dtype.h"
 
-namespace penstock {
+namespace penstock::numbers {
 
 constexpr size_t kBlockElementsMax = 256;
 
@@ -48,4 +48,4 @@ void FieldsToF32(DType type, const BlockFields& fields, float* to);
 // `count` blocks at `from`, which need not be aligned, to count * BlockOf(type).elements floats.
 void BlocksToF32(DType type, const std::byte* from, size_t count, float* to);
 
-}  // namespace penstock
+}  // namespace penstock::numbers

@@ -9,7 +9,7 @@
 
 #include "numbers/random_blocks.h"
 
-namespace penstock {
+namespace penstock::numbers {
 namespace {
 
 uint64_t Fnv1a(const std::vector<float>& values) {
@@ -47,4 +47,4 @@ TEST(BlockFields, StandForTheValuesOfTheGgufPackage) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::numbers

@@ -7,7 +7,7 @@
 #include "common/status.h"
 #include "numbers/block_fields.h"
 
-namespace penstock {
+namespace penstock::numbers {
 namespace {
 
 template <typename T>
@@ -106,4 +106,4 @@ void ConvertToF32(DType dtype, const std::byte* from, size_t count, float* to) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::numbers

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::numbers {
 
 enum class DType {
   kF32,
@@ -141,4 +141,4 @@ bool ConvertsToF32(DType dtype);
 // `count` elements at `from`, which need not be aligned, as floats. A block type has whole blocks.
 void ConvertToF32(DType dtype, const std::byte* from, size_t count, float* to);
 
-}  // namespace penstock
+}  // namespace penstock::numbers

@@ -10,7 +10,7 @@
 
 #include "numbers/block_fields.h"
 
-namespace penstock {
+namespace penstock::numbers {
 
 // Offset of a block's d; m follows it.
 inline size_t ScaleOffset(DType type) { return type == DType::kQ6K ? 208 : 0; }
@@ -78,4 +78,4 @@ inline std::vector<std::byte> RandomWeights(DType type, size_t rows, size_t colu
   return bytes;
 }
 
-}  // namespace penstock
+}  // namespace penstock::numbers

@@ -7,28 +7,35 @@ namespace {
 
 struct Pair {
   ApiElementType api;
-  ElementType type;
+  signature::ElementType type;
 };
 constexpr std::array kPairs = {
-    Pair{kApiBoolean, ElementType::kBool}, Pair{kApiU8, ElementType::kUint8},
-    Pair{kApiU16, ElementType::kUint16},   Pair{kApiU32, ElementType::kUint32},
-    Pair{kApiU64, ElementType::kUint64},   Pair{kApiI8, ElementType::kInt8},
-    Pair{kApiI16, ElementType::kInt16},    Pair{kApiI32, ElementType::kInt32},
-    Pair{kApiI64, ElementType::kInt64},    Pair{kApiF16, ElementType::kFp16},
-    Pair{kApiBf16, ElementType::kBf16},    Pair{kApiF32, ElementType::kFp32},
-    Pair{kApiF64, ElementType::kFp64},     Pair{kApiString, ElementType::kBytes},
+    Pair{kApiBoolean, signature::ElementType::kBool},
+    Pair{kApiU8, signature::ElementType::kUint8},
+    Pair{kApiU16, signature::ElementType::kUint16},
+    Pair{kApiU32, signature::ElementType::kUint32},
+    Pair{kApiU64, signature::ElementType::kUint64},
+    Pair{kApiI8, signature::ElementType::kInt8},
+    Pair{kApiI16, signature::ElementType::kInt16},
+    Pair{kApiI32, signature::ElementType::kInt32},
+    Pair{kApiI64, signature::ElementType::kInt64},
+    Pair{kApiF16, signature::ElementType::kFp16},
+    Pair{kApiBf16, signature::ElementType::kBf16},
+    Pair{kApiF32, signature::ElementType::kFp32},
+    Pair{kApiF64, signature::ElementType::kFp64},
+    Pair{kApiString, signature::ElementType::kBytes},
 };
 
 }  // namespace
 
-std::optional<ElementType> FromApi(unsigned type) {
+std::optional<signature::ElementType> FromApi(unsigned type) {
   for (const Pair& pair : kPairs) {
     if (pair.api == type) return pair.type;
   }
   return std::nullopt;
 }
 
-ApiElementType ToApi(ElementType type) {
+ApiElementType ToApi(signature::ElementType type) {
   for (const Pair& pair : kPairs) {
     if (pair.type == type) return pair.api;
   }

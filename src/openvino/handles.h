@@ -39,7 +39,7 @@ using PortHandle = Handle<ApiPort, &Api::output_const_port_free>;
 using TensorHandle = Handle<ApiTensor, &Api::tensor_free>;
 
 // nullopt: a type that Penstock does not take, such as FP8 or four bits.
-std::optional<ElementType> FromApi(unsigned type);
-ApiElementType ToApi(ElementType type);
+std::optional<signature::ElementType> FromApi(unsigned type);
+ApiElementType ToApi(signature::ElementType type);
 
 }  // namespace penstock::openvino

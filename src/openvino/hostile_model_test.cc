@@ -18,13 +18,14 @@ Status TryModel(const Runtime* runtime, const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto request, compiled->NewRequest());
   std::vector<std::vector<std::byte>> inputs;
   for (size_t i = 0; i < compiled->inputs().size(); ++i) {
-    const TensorSpec& spec = compiled->inputs()[i];
+    const signature::TensorSpec& spec = compiled->inputs()[i];
     if (!spec.shape) return Status::Ok();
     std::vector<int64_t> shape;
-    for (const DimensionRange& one : *spec.shape) shape.push_back(std::max<int64_t>(one.min, 1));
-    const auto count = ElementCount(shape);
+    for (const signature::DimensionRange& one : *spec.shape)
+      shape.push_back(std::max<int64_t>(one.min, 1));
+    const auto count = signature::ElementCount(shape);
     if (!count || *count > 1 << 20) return Status::Ok();
-    inputs.emplace_back(*count * ElementBytes(spec.type));
+    inputs.emplace_back(*count * signature::ElementBytes(spec.type));
     PENSTOCK_RETURN_IF_ERROR(request->BindInput(i, shape, inputs.back()));
   }
   PENSTOCK_RETURN_IF_ERROR(request->Run());

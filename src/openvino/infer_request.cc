@@ -28,35 +28,35 @@ size_t FindUnfit(std::span<const std::byte> data, Fits fits) {
 }
 
 // The first element that the runtime would change without a word; the number of elements: none.
-size_t FindUnfit(ElementType type, std::span<const std::byte> data) {
+size_t FindUnfit(signature::ElementType type, std::span<const std::byte> data) {
   constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   switch (type) {
-    case ElementType::kInt64:
+    case signature::ElementType::kInt64:
       return FindUnfit<int64_t>(data, [](int64_t x) { return x >= kMin && x <= kMax; });
-    case ElementType::kUint64:
+    case signature::ElementType::kUint64:
       return FindUnfit<uint64_t>(data, [](uint64_t x) { return x <= uint64_t{kMax}; });
-    case ElementType::kFp64:
+    case signature::ElementType::kFp64:
       return FindUnfit<double>(data, [](double x) {
         return !std::isfinite(x) || std::abs(x) <= std::numeric_limits<float>::max();
       });
     default:
-      return data.size() / ElementBytes(type);
+      return data.size() / signature::ElementBytes(type);
   }
 }
 
-Status CheckFit(const TensorSpec& spec, std::span<const std::byte> data) {
+Status CheckFit(const signature::TensorSpec& spec, std::span<const std::byte> data) {
   const size_t unfit = FindUnfit(spec.type, data);
-  if (unfit == data.size() / ElementBytes(spec.type)) return Status::Ok();
+  if (unfit == data.size() / signature::ElementBytes(spec.type)) return Status::Ok();
   return Status::InvalidArgument(
       fmt::format("input '{}' of type {}: element {} is out of range, for OpenVINO computes with "
                   "32 bits",
-                  Shown(spec.name), ElementTypeName(spec.type), unfit),
+                  Shown(spec.name), signature::ElementTypeName(spec.type), unfit),
       spec.name);
 }
 
 // A tensor of the runtime over the caller's memory.
-Expected<TensorHandle> Wrap(const Runtime& runtime, const TensorSpec& spec,
+Expected<TensorHandle> Wrap(const Runtime& runtime, const signature::TensorSpec& spec,
                             std::span<const int64_t> shape, const std::byte* data) {
   TensorHandle tensor(&runtime);
   const ApiShape sizes{static_cast<int64_t>(shape.size()), const_cast<int64_t*>(shape.data())};
@@ -95,19 +95,19 @@ InferRequest::~InferRequest() { model_->model->runtime->api().infer_request_free
 Status InferRequest::BindInput(size_t index, std::span<const int64_t> shape,
                                std::span<const std::byte> data) {
   PENSTOCK_CHECK(index < inputs_.size());
-  const TensorSpec& spec = model_->inputs[index];
+  const signature::TensorSpec& spec = model_->inputs[index];
   if (!spec.Takes(shape)) {
     return Status::InvalidArgument(
         fmt::format("input '{}' has shape {}, the model takes {}", Shown(spec.name),
-                    ShapeText(shape), ShapeText(spec.shape)),
+                    signature::ShapeText(shape), signature::ShapeText(spec.shape)),
         spec.name);
   }
-  const std::optional<uint64_t> count = ElementCount(shape);
-  if (!count || *count * ElementBytes(spec.type) != data.size()) {
-    return Status::InvalidArgument(
-        fmt::format("input '{}' of shape {} and type {} has {} bytes", Shown(spec.name),
-                    ShapeText(shape), ElementTypeName(spec.type), data.size()),
-        spec.name);
+  const std::optional<uint64_t> count = signature::ElementCount(shape);
+  if (!count || *count * signature::ElementBytes(spec.type) != data.size()) {
+    return Status::InvalidArgument(fmt::format("input '{}' of shape {} and type {} has {} bytes",
+                                               Shown(spec.name), signature::ShapeText(shape),
+                                               signature::ElementTypeName(spec.type), data.size()),
+                                   spec.name);
   }
   const Runtime& runtime = *model_->model->runtime;
   PENSTOCK_ASSIGN_OR_RETURN(const TensorHandle tensor, Wrap(runtime, spec, shape, data.data()));
@@ -121,12 +121,12 @@ Status InferRequest::BindInput(size_t index, std::span<const int64_t> shape,
 
 Status InferRequest::BindOutput(size_t index, std::span<std::byte> data) {
   PENSTOCK_CHECK(index < model_->outputs.size());
-  const TensorSpec& spec = model_->outputs[index];
+  const signature::TensorSpec& spec = model_->outputs[index];
   if (!spec.fixed() || spec.bytes() != data.size()) {
     return Status::InvalidArgument(
         fmt::format("output '{}' of shape {} and type {} cannot be written to {} bytes",
-                    Shown(spec.name), ShapeText(spec.shape), ElementTypeName(spec.type),
-                    data.size()),
+                    Shown(spec.name), signature::ShapeText(spec.shape),
+                    signature::ElementTypeName(spec.type), data.size()),
         spec.name);
   }
   if (model_->model->input_of[index]) {
@@ -134,7 +134,7 @@ Status InferRequest::BindOutput(size_t index, std::span<std::byte> data) {
     return Status::Ok();
   }
   std::vector<int64_t> shape;
-  for (const DimensionRange& dimension : *spec.shape) shape.push_back(dimension.min);
+  for (const signature::DimensionRange& dimension : *spec.shape) shape.push_back(dimension.min);
   const Runtime& runtime = *model_->model->runtime;
   PENSTOCK_ASSIGN_OR_RETURN(const TensorHandle tensor, Wrap(runtime, spec, shape, data.data()));
   return runtime.ToStatus(
@@ -149,7 +149,7 @@ Status InferRequest::CheckValues(size_t index, std::span<const std::byte> data) 
 
 Status InferRequest::Run() {
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    const TensorSpec& spec = model_->inputs[i];
+    const signature::TensorSpec& spec = model_->inputs[i];
     if (!inputs_[i].bound) {
       return Status::InvalidArgument(fmt::format("input '{}' is missing", Shown(spec.name)),
                                      spec.name);
@@ -184,7 +184,7 @@ Status InferRequest::CheckShapes() {
 
 Expected<OutputView> InferRequest::Output(size_t index) const {
   PENSTOCK_CHECK(index < model_->outputs.size());
-  const TensorSpec& spec = model_->outputs[index];
+  const signature::TensorSpec& spec = model_->outputs[index];
   if (!passed_through_[index].empty()) {
     return OutputView{spec.type, inputs_[*model_->model->input_of[index]].shape,
                       passed_through_[index]};
@@ -200,7 +200,7 @@ Expected<OutputView> InferRequest::Output(size_t index) const {
   unsigned type = 0;
   PENSTOCK_RETURN_IF_ERROR(runtime.ToStatus(api.tensor_get_element_type(tensor.get(), &type),
                                             StatusCode::kInternal, shown));
-  const std::optional<ElementType> known = FromApi(type);
+  const std::optional<signature::ElementType> known = FromApi(type);
   if (!known || *known != spec.type) {
     return Status::Internal(shown + " has another type than the model declares");
   }
@@ -212,14 +212,14 @@ Expected<OutputView> InferRequest::Output(size_t index) const {
     view.shape.assign(shape.dims, shape.dims + shape.rank);
     api.shape_free(&shape);
   }
-  const std::optional<uint64_t> count = ElementCount(view.shape);
+  const std::optional<uint64_t> count = signature::ElementCount(view.shape);
   PENSTOCK_CHECK(count.has_value());
   if (*count == 0) return view;
   void* data = nullptr;
   PENSTOCK_RETURN_IF_ERROR(
       runtime.ToStatus(api.tensor_data(tensor.get(), &data), StatusCode::kInternal, shown));
   // The request keeps the memory; `tensor` is one more reference to it.
-  view.bytes = {static_cast<const std::byte*>(data), *count * ElementBytes(view.type)};
+  view.bytes = {static_cast<const std::byte*>(data), *count * signature::ElementBytes(view.type)};
   return view;
 }
 

@@ -84,7 +84,7 @@ Status CheckExternal(const std::vector<ExternalData>& external, const fs::path& 
 }
 
 Status LookAtOnnx(ModelFiles* files) {
-  PENSTOCK_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(files->path));
+  PENSTOCK_ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(files->path));
   PENSTOCK_ASSIGN_OR_RETURN(OnnxScan scan, ScanOnnx(file.bytes()));
   PENSTOCK_RETURN_IF_ERROR(file.Check());
   files->inputs = std::move(scan.inputs);
@@ -106,7 +106,7 @@ Status CheckNoState(std::string_view xml) {
 }
 
 Status LookAtIr(ModelFiles* files) {
-  PENSTOCK_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(files->path));
+  PENSTOCK_ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(files->path));
   PENSTOCK_RETURN_IF_ERROR(CheckNoState(file.text()));
   PENSTOCK_RETURN_IF_ERROR(file.Check());
   const fs::path weights = fs::path(files->path).replace_extension(".bin");

@@ -20,15 +20,16 @@ struct TensorModel::State {
   Status Reshape(std::vector<std::vector<ApiDimension>>* shapes);
   // 0: shapes as declared.
   Status ReshapeForBatch(int64_t batch);
-  Status ShapesNow(std::vector<TensorSpec>* inputs_now, std::vector<TensorSpec>* outputs_now) const;
+  Status ShapesNow(std::vector<signature::TensorSpec>* inputs_now,
+                   std::vector<signature::TensorSpec>* outputs_now) const;
   // ReshapeForBatch and ShapesNow; kUnsupported: an output of a batch has another number of rows.
-  Status ShapesFor(int64_t batch, std::vector<TensorSpec>* inputs_then,
-                   std::vector<TensorSpec>* outputs_then);
+  Status ShapesFor(int64_t batch, std::vector<signature::TensorSpec>* inputs_then,
+                   std::vector<signature::TensorSpec>* outputs_then);
 
   const Runtime* runtime;
   ModelFiles files;
-  std::vector<TensorSpec> inputs;  // as declared
-  std::vector<TensorSpec> outputs;
+  std::vector<signature::TensorSpec> inputs;  // as declared
+  std::vector<signature::TensorSpec> outputs;
   std::vector<std::string> ignored_inputs;
   // By output: the input that it is. OpenVINO leaves the memory bound to such an output as it was.
   std::vector<std::optional<size_t>> input_of;
@@ -56,8 +57,8 @@ struct CompiledModel::State {
   std::mutex checked_mutex;
   std::set<std::vector<int64_t>> checked;  // rank and sizes of each input, one after the other
   CompiledModelHandle compiled;
-  std::vector<TensorSpec> inputs;
-  std::vector<TensorSpec> outputs;
+  std::vector<signature::TensorSpec> inputs;
+  std::vector<signature::TensorSpec> outputs;
 };
 
 }  // namespace penstock::openvino

@@ -68,7 +68,7 @@ Status Broken(const char* what) {
 }
 
 // Ten bytes at most, seven bits each.
-bool ReadVarint(ByteReader* reader, uint64_t* value) {
+bool ReadVarint(files::ByteReader* reader, uint64_t* value) {
   *value = 0;
   for (int shift = 0; shift < 70; shift += 7) {
     uint8_t byte = 0;
@@ -96,7 +96,7 @@ class Scanner {
     if (depth > OnnxScan::kDepthMax) {
       return Broken("its graphs are nested too deep");
     }
-    ByteReader reader(bytes);
+    files::ByteReader reader(bytes);
     while (reader.left() > 0) {
       uint64_t tag = 0;
       if (!ReadVarint(&reader, &tag)) return Broken("it is cut short");

@@ -25,12 +25,12 @@ std::string AnyName(const Api& api, const ApiPort* port) {
   return text;
 }
 
-Expected<std::optional<std::vector<DimensionRange>>> ShapeOf(const Runtime& runtime,
-                                                             const ApiPort* port) {
+Expected<std::optional<std::vector<signature::DimensionRange>>> ShapeOf(const Runtime& runtime,
+                                                                        const ApiPort* port) {
   ApiPartialShape shape;
   PENSTOCK_RETURN_IF_ERROR(runtime.ToStatus(runtime.api().port_get_partial_shape(port, &shape),
                                             StatusCode::kInternal, "its shape"));
-  std::optional<std::vector<DimensionRange>> dimensions;
+  std::optional<std::vector<signature::DimensionRange>> dimensions;
   if (shape.rank.min == shape.rank.max) {
     dimensions.emplace();
     for (int64_t i = 0; i < shape.rank.max; ++i) {
@@ -42,16 +42,16 @@ Expected<std::optional<std::vector<DimensionRange>>> ShapeOf(const Runtime& runt
 }
 
 // Name, type and shape of a port. A port without a name is called by its place.
-Expected<TensorSpec> SpecOf(const Runtime& runtime, const ApiPort* port, const char* kind,
-                            size_t index) {
-  TensorSpec spec;
+Expected<signature::TensorSpec> SpecOf(const Runtime& runtime, const ApiPort* port,
+                                       const char* kind, size_t index) {
+  signature::TensorSpec spec;
   spec.name = AnyName(runtime.api(), port);
   if (spec.name.empty()) spec.name = fmt::format("{}_{}", kind, index);
   const std::string shown = fmt::format("{} '{}'", kind, Printable(spec.name, kNameBytesMax));
   unsigned type = 0;
   PENSTOCK_RETURN_IF_ERROR(runtime.ToStatus(runtime.api().port_get_element_type(port, &type),
                                             StatusCode::kInternal, shown));
-  const std::optional<ElementType> known = FromApi(type);
+  const std::optional<signature::ElementType> known = FromApi(type);
   if (!known) {
     return Status::Unsupported(
         fmt::format("{}: its element type (number {} of OpenVINO) is not supported", shown, type));
@@ -63,26 +63,27 @@ Expected<TensorSpec> SpecOf(const Runtime& runtime, const ApiPort* port, const c
   return spec;
 }
 
-Status CheckSize(const TensorSpec& spec) {
+Status CheckSize(const signature::TensorSpec& spec) {
   if (!spec.fixed()) return Status::Ok();
   std::vector<int64_t> sizes;
-  for (const DimensionRange& dimension : *spec.shape) sizes.push_back(dimension.min);
-  const std::optional<uint64_t> count = ElementCount(sizes);
-  if (count &&
-      *count <= TensorModel::kTensorBytesMax / std::max<size_t>(ElementBytes(spec.type), 1)) {
+  for (const signature::DimensionRange& dimension : *spec.shape) sizes.push_back(dimension.min);
+  const std::optional<uint64_t> count = signature::ElementCount(sizes);
+  if (count && *count <= TensorModel::kTensorBytesMax /
+                             std::max<size_t>(signature::ElementBytes(spec.type), 1)) {
     return Status::Ok();
   }
   return {StatusCode::kPayloadTooLarge,
           fmt::format("'{}' has shape {}, over the limit of {} bytes for a tensor",
-                      Printable(spec.name, kNameBytesMax), ShapeText(spec.shape),
+                      Printable(spec.name, kNameBytesMax), signature::ShapeText(spec.shape),
                       TensorModel::kTensorBytesMax)};
 }
 
 using GetPort = int (*)(const ApiModel*, size_t, ApiPort**);
 using CountPorts = int (*)(const ApiModel*, size_t*);
 
-Expected<std::vector<TensorSpec>> SpecsOf(const Runtime& runtime, const ApiModel* model,
-                                          const char* kind, CountPorts count_ports, GetPort get) {
+Expected<std::vector<signature::TensorSpec>> SpecsOf(const Runtime& runtime, const ApiModel* model,
+                                                     const char* kind, CountPorts count_ports,
+                                                     GetPort get) {
   size_t count = 0;
   PENSTOCK_RETURN_IF_ERROR(
       runtime.ToStatus(count_ports(model, &count), StatusCode::kInternal, kind));
@@ -91,12 +92,12 @@ Expected<std::vector<TensorSpec>> SpecsOf(const Runtime& runtime, const ApiModel
     return Status::Unsupported(fmt::format("the model has {} {}s, the limit is {}", count, kind,
                                            TensorModel::kTensorsMax));
   }
-  std::vector<TensorSpec> specs;
+  std::vector<signature::TensorSpec> specs;
   for (size_t i = 0; i < count; ++i) {
     PortHandle port(&runtime);
     PENSTOCK_RETURN_IF_ERROR(
         runtime.ToStatus(get(model, i, port.out()), StatusCode::kInternal, kind));
-    PENSTOCK_ASSIGN_OR_RETURN(TensorSpec spec, SpecOf(runtime, port.get(), kind, i));
+    PENSTOCK_ASSIGN_OR_RETURN(signature::TensorSpec spec, SpecOf(runtime, port.get(), kind, i));
     specs.push_back(std::move(spec));
   }
   return specs;
@@ -143,9 +144,9 @@ void TakeDeclaredNames(ModelState* state) {
   }
 }
 
-Status CheckNames(const std::vector<TensorSpec>& specs, const char* kind) {
+Status CheckNames(const std::vector<signature::TensorSpec>& specs, const char* kind) {
   std::set<std::string_view> names;
-  for (const TensorSpec& spec : specs) {
+  for (const signature::TensorSpec& spec : specs) {
     if (spec.name.size() > kNameBytesMax) {
       return Status::Unsupported(fmt::format("the name of an {} has {} bytes, the limit is {}",
                                              kind, spec.name.size(), kNameBytesMax));
@@ -167,23 +168,24 @@ Status Describe(ModelState* state) {
   PENSTOCK_ASSIGN_OR_RETURN(state->outputs,
                             SpecsOf(runtime, state->model.get(), "output", api.model_outputs_size,
                                     api.model_const_output_by_index));
-  for (const TensorSpec& output : state->outputs) {
+  for (const signature::TensorSpec& output : state->outputs) {
     state->input_of.push_back(FindInput(*state, output.name));
   }
   TakeDeclaredNames(state);
   PENSTOCK_RETURN_IF_ERROR(CheckNames(state->inputs, "input"));
   PENSTOCK_RETURN_IF_ERROR(CheckNames(state->outputs, "output"));
   for (const auto* specs : {&state->inputs, &state->outputs}) {
-    for (const TensorSpec& spec : *specs) PENSTOCK_RETURN_IF_ERROR(CheckSize(spec));
+    for (const signature::TensorSpec& spec : *specs) PENSTOCK_RETURN_IF_ERROR(CheckSize(spec));
   }
   return Status::Ok();
 }
 
 // For a model whose inputs have fixed shapes: sizes of outputs that are still open depend on
 // values.
-Status CheckBounds(const std::vector<TensorSpec>& outputs, const CompileOptions& options) {
+Status CheckBounds(const std::vector<signature::TensorSpec>& outputs,
+                   const CompileOptions& options) {
   if (options.sizes_by_values) return Status::Ok();
-  for (const TensorSpec& output : outputs) {
+  for (const signature::TensorSpec& output : outputs) {
     bool bounded = output.shape.has_value();
     for (size_t i = 0; bounded && i < output.shape->size(); ++i) {
       bounded = (*output.shape)[i].max >= 0;
@@ -191,26 +193,27 @@ Status CheckBounds(const std::vector<TensorSpec>& outputs, const CompileOptions&
     if (bounded) continue;
     return Status::Unsupported(fmt::format(
         "the values of inputs decide how large output '{}' of shape {} is, without a bound",
-        Printable(output.name, kNameBytesMax), ShapeText(output.shape)));
+        Printable(output.name, kNameBytesMax), signature::ShapeText(output.shape)));
   }
   return Status::Ok();
 }
 
 // The model's inputs with `batch` as first dimension; 0: as declared.
-Expected<std::vector<std::vector<ApiDimension>>> BatchShapes(const std::vector<TensorSpec>& inputs,
-                                                             int64_t batch) {
+Expected<std::vector<std::vector<ApiDimension>>> BatchShapes(
+    const std::vector<signature::TensorSpec>& inputs, int64_t batch) {
   std::vector<std::vector<ApiDimension>> shapes;
-  for (const TensorSpec& input : inputs) {
+  for (const signature::TensorSpec& input : inputs) {
     std::vector<ApiDimension> dimensions;
     if (input.shape) {
-      for (const DimensionRange& one : *input.shape) dimensions.push_back({one.min, one.max});
+      for (const signature::DimensionRange& one : *input.shape)
+        dimensions.push_back({one.min, one.max});
     }
     if (batch > 0) {
       if (dimensions.empty() || batch < dimensions[0].min ||
           (dimensions[0].max >= 0 && batch > dimensions[0].max)) {
         return Status::Unsupported(fmt::format("input '{}' of shape {} cannot have a batch of {}",
                                                Printable(input.name, kNameBytesMax),
-                                               ShapeText(input.shape), batch));
+                                               signature::ShapeText(input.shape), batch));
       }
       dimensions[0] = {batch, batch};
     }
@@ -236,8 +239,8 @@ Expected<std::unique_ptr<TensorModel>> TensorModel::Load(const Runtime* runtime,
 }
 
 const ModelFiles& TensorModel::files() const { return state_->files; }
-const std::vector<TensorSpec>& TensorModel::inputs() const { return state_->inputs; }
-const std::vector<TensorSpec>& TensorModel::outputs() const { return state_->outputs; }
+const std::vector<signature::TensorSpec>& TensorModel::inputs() const { return state_->inputs; }
+const std::vector<signature::TensorSpec>& TensorModel::outputs() const { return state_->outputs; }
 const std::vector<std::string>& TensorModel::ignored_inputs() const {
   return state_->ignored_inputs;
 }
@@ -285,7 +288,7 @@ Status CompiledModel::State::CheckShapes(const std::vector<std::vector<int64_t>>
     if (!fits.ok()) {
       return Status::InvalidArgument("the inputs' shapes do not go together: " + fits.message());
     }
-    std::vector<TensorSpec> inputs_now, outputs_now;
+    std::vector<signature::TensorSpec> inputs_now, outputs_now;
     PENSTOCK_RETURN_IF_ERROR(model->ShapesNow(&inputs_now, &outputs_now));
     PENSTOCK_RETURN_IF_ERROR(CheckBounds(outputs_now, options));
   }
@@ -296,12 +299,12 @@ Status CompiledModel::State::CheckShapes(const std::vector<std::vector<int64_t>>
 }
 
 // Inputs and outputs as they are after ReshapeForBatch.
-Status TensorModel::State::ShapesNow(std::vector<TensorSpec>* inputs_now,
-                                     std::vector<TensorSpec>* outputs_now) const {
+Status TensorModel::State::ShapesNow(std::vector<signature::TensorSpec>* inputs_now,
+                                     std::vector<signature::TensorSpec>* outputs_now) const {
   const Api& api = runtime->api();
   *inputs_now = inputs;
   *outputs_now = outputs;
-  const auto fill = [&](std::vector<TensorSpec>* specs, GetPort get) -> Status {
+  const auto fill = [&](std::vector<signature::TensorSpec>* specs, GetPort get) -> Status {
     for (size_t i = 0; i < specs->size(); ++i) {
       PortHandle port(runtime);
       PENSTOCK_RETURN_IF_ERROR(runtime->ToStatus(get(model.get(), i, port.out()),
@@ -315,23 +318,23 @@ Status TensorModel::State::ShapesNow(std::vector<TensorSpec>* inputs_now,
   return fill(outputs_now, api.model_const_output_by_index);
 }
 
-Status TensorModel::State::ShapesFor(int64_t batch, std::vector<TensorSpec>* inputs_then,
-                                     std::vector<TensorSpec>* outputs_then) {
+Status TensorModel::State::ShapesFor(int64_t batch, std::vector<signature::TensorSpec>* inputs_then,
+                                     std::vector<signature::TensorSpec>* outputs_then) {
   PENSTOCK_RETURN_IF_ERROR(ReshapeForBatch(batch));
   PENSTOCK_RETURN_IF_ERROR(ShapesNow(inputs_then, outputs_then));
   if (batch == 0) return Status::Ok();
-  for (const TensorSpec& output : *outputs_then) {
-    const DimensionRange rows{batch, batch};
+  for (const signature::TensorSpec& output : *outputs_then) {
+    const signature::DimensionRange rows{batch, batch};
     if (output.shape && !output.shape->empty() && output.shape->front() == rows) continue;
-    return Status::Unsupported(
-        fmt::format("with a batch of {}, output '{}' has shape {}: the model cannot run in batches",
-                    batch, Printable(output.name, kNameBytesMax), ShapeText(output.shape)));
+    return Status::Unsupported(fmt::format(
+        "with a batch of {}, output '{}' has shape {}: the model cannot run in batches", batch,
+        Printable(output.name, kNameBytesMax), signature::ShapeText(output.shape)));
   }
   return Status::Ok();
 }
 
-Status TensorModel::ShapesForBatch(int64_t batch, std::vector<TensorSpec>* inputs_then,
-                                   std::vector<TensorSpec>* outputs_then) const {
+Status TensorModel::ShapesForBatch(int64_t batch, std::vector<signature::TensorSpec>* inputs_then,
+                                   std::vector<signature::TensorSpec>* outputs_then) const {
   PENSTOCK_CHECK(batch > 0);
   const std::lock_guard lock(state_->mutex);
   return state_->ShapesFor(batch, inputs_then, outputs_then)
@@ -342,8 +345,8 @@ Expected<std::unique_ptr<CompiledModel>> TensorModel::Compile(const CompileOptio
   PENSTOCK_CHECK(options.threads > 0 && options.batch >= 0);
   const std::string shown = Printable(state_->files.path);
   for (const auto* specs : {&state_->inputs, &state_->outputs}) {
-    for (const TensorSpec& spec : *specs) {
-      if (spec.type != ElementType::kBytes) continue;
+    for (const signature::TensorSpec& spec : *specs) {
+      if (spec.type != signature::ElementType::kBytes) continue;
       // Releases up to 2026.4 free strings twice where an output is an input (heap corruption).
       return Status::Unsupported(
           fmt::format("{}: '{}' has strings, which OpenVINO's CPU plugin does not handle safely",
@@ -355,7 +358,7 @@ Expected<std::unique_ptr<CompiledModel>> TensorModel::Compile(const CompileOptio
   PENSTOCK_RETURN_IF_ERROR(
       state_->ShapesFor(options.batch, &state->inputs, &state->outputs).Annotate(shown));
   if (std::all_of(state->inputs.begin(), state->inputs.end(),
-                  [](const TensorSpec& input) { return input.fixed(); })) {
+                  [](const signature::TensorSpec& input) { return input.fixed(); })) {
     PENSTOCK_RETURN_IF_ERROR(CheckBounds(state->outputs, options).Annotate(shown));
   }
   const std::string threads = std::to_string(options.threads);
@@ -374,7 +377,7 @@ Expected<std::unique_ptr<CompiledModel>> TensorModel::Compile(const CompileOptio
   return std::unique_ptr<CompiledModel>(new CompiledModel(std::move(state)));
 }
 
-const std::vector<TensorSpec>& CompiledModel::inputs() const { return state_->inputs; }
-const std::vector<TensorSpec>& CompiledModel::outputs() const { return state_->outputs; }
+const std::vector<signature::TensorSpec>& CompiledModel::inputs() const { return state_->inputs; }
+const std::vector<signature::TensorSpec>& CompiledModel::outputs() const { return state_->outputs; }
 
 }  // namespace penstock::openvino

@@ -63,15 +63,15 @@ class TensorModel {
                                                      const std::string& path);
 
   const ModelFiles& files() const;
-  const std::vector<TensorSpec>& inputs() const;
-  const std::vector<TensorSpec>& outputs() const;
+  const std::vector<signature::TensorSpec>& inputs() const;
+  const std::vector<signature::TensorSpec>& outputs() const;
   // Inputs that the file declares and the model makes no use of.
   const std::vector<std::string>& ignored_inputs() const;
 
   // What inputs and outputs are with `batch` rows. kUnsupported: the model does not take
   // that, or an output has another number of rows; `inputs` and `outputs` are then undefined.
-  Status ShapesForBatch(int64_t batch, std::vector<TensorSpec>* inputs,
-                        std::vector<TensorSpec>* outputs) const;
+  Status ShapesForBatch(int64_t batch, std::vector<signature::TensorSpec>* inputs,
+                        std::vector<signature::TensorSpec>* outputs) const;
 
   // kUnsupported: strings; a model that OpenVINO cannot compile; a batch that it cannot have; sizes
   // by values, as far as shapes tell before inputs have theirs.
@@ -89,8 +89,8 @@ class CompiledModel {
   struct State;  // model_state.h
 
   // In the order of the model's; shapes as compiled.
-  const std::vector<TensorSpec>& inputs() const;
-  const std::vector<TensorSpec>& outputs() const;
+  const std::vector<signature::TensorSpec>& inputs() const;
+  const std::vector<signature::TensorSpec>& outputs() const;
 
   // Activations are its own: a request takes about what one run needs.
   Expected<std::unique_ptr<InferRequest>> NewRequest() const;
@@ -103,7 +103,7 @@ class CompiledModel {
 
 // A tensor that a run has given.
 struct OutputView {
-  ElementType type = ElementType::kFp32;
+  signature::ElementType type = signature::ElementType::kFp32;
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;  // row by row, little-endian
 };

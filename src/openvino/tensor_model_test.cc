@@ -47,8 +47,8 @@ std::vector<int64_t> Shape(std::initializer_list<int64_t> sizes) { return sizes;
 
 TEST(TensorModelTest, TellsNamesTypesAndShapes) {
   PENSTOCK_RUNTIME_OR_SKIP(runtime);
-  for (int i = 0; i <= static_cast<int>(ElementType::kBytes); ++i) {
-    const auto type = static_cast<ElementType>(i);
+  for (int i = 0; i <= static_cast<int>(signature::ElementType::kBytes); ++i) {
+    const auto type = static_cast<signature::ElementType>(i);
     const std::vector<const char*> names = {"bool",     "uint8", "uint16", "uint32", "uint64",
                                             "int8",     "int16", "int32",  "int64",  "float16",
                                             "bfloat16", "float", "double", "string"};
@@ -59,7 +59,7 @@ TEST(TensorModelTest, TellsNamesTypesAndShapes) {
       ASSERT_EQ(specs->size(), 1u);
       EXPECT_EQ(specs->front().name, specs == &(*model)->inputs() ? "x" : "y");
       EXPECT_EQ(specs->front().type, type);
-      EXPECT_EQ(ShapeText(specs->front().shape), "[-1,3]");
+      EXPECT_EQ(signature::ShapeText(specs->front().shape), "[-1,3]");
       EXPECT_FALSE(specs->front().fixed());
     }
   }
@@ -149,7 +149,7 @@ TEST(TensorModelTest, FixedShapesReadAndWriteTheCallersMemory) {
   PENSTOCK_RUNTIME_OR_SKIP(runtime);
   const Loaded loaded = Load(runtime, "two.onnx", {.threads = 1, .batch = 2});
   ASSERT_NE(loaded.request, nullptr);
-  EXPECT_EQ(ShapeText(loaded.compiled->inputs()[0].shape), "[2,2]");
+  EXPECT_EQ(signature::ShapeText(loaded.compiled->inputs()[0].shape), "[2,2]");
   EXPECT_EQ(loaded.compiled->outputs()[1].name, "product");
   EXPECT_EQ(loaded.compiled->outputs()[1].bytes(), 16u);
   std::vector<float> a = {1, 2, 3, 4}, b = {5, 6, 7, 8}, sum(4), product(4);
@@ -192,7 +192,7 @@ TEST(TensorModelTest, ScalarsInAndOut) {
   PENSTOCK_RUNTIME_OR_SKIP(runtime);
   const Loaded loaded = Load(runtime, "scalar.onnx");
   ASSERT_NE(loaded.request, nullptr);
-  EXPECT_EQ(ShapeText(loaded.compiled->inputs()[0].shape), "[]");
+  EXPECT_EQ(signature::ShapeText(loaded.compiled->inputs()[0].shape), "[]");
   const std::vector<float> x = {3};
   ASSERT_TRUE(loaded.request->BindInput(0, {}, BytesOf(x)).ok());
   ASSERT_TRUE(loaded.request->Run().ok());
@@ -236,7 +236,8 @@ TEST(TensorModelTest, OneModelCompilesForSeveralBatches) {
     EXPECT_EQ(output->shape, Shape({rows, 3}));
     EXPECT_EQ(Values<float>(*output).back(), 26);
   }
-  EXPECT_EQ(ShapeText((*model)->inputs()[0].shape), "[-1,4]") << "what the file declares stays";
+  EXPECT_EQ(signature::ShapeText((*model)->inputs()[0].shape), "[-1,4]")
+      << "what the file declares stays";
 }
 
 TEST(TensorModelTest, ABatchThatTheModelCannotHaveIsRefused) {
@@ -257,7 +258,7 @@ TEST(TensorModelTest, OutputsMayDependOnTheData) {
   PENSTOCK_RUNTIME_OR_SKIP(runtime);
   const Loaded loaded = Load(runtime, "nonzero.onnx");
   ASSERT_NE(loaded.request, nullptr);
-  EXPECT_EQ(ShapeText(loaded.compiled->outputs()[0].shape), "[1,0..4]");
+  EXPECT_EQ(signature::ShapeText(loaded.compiled->outputs()[0].shape), "[1,0..4]");
   std::vector<int64_t> room(4);
   EXPECT_EQ(loaded.request->BindOutput(0, std::as_writable_bytes(std::span(room))).code(),
             StatusCode::kInvalidArgument);
@@ -300,7 +301,7 @@ TEST(TensorModelTest, WrongInputsAreRefusedByName) {
   for (const auto& shape : {Shape({8}), Shape({4, 3}), Shape({2, 2}), Shape({-1, 2}),
                             Shape({4, 2, 1}), Shape({std::numeric_limits<int64_t>::max(), 2})}) {
     const Status status = loaded.request->BindInput(1, shape, BytesOf(values));
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << ShapeText(shape);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << signature::ShapeText(shape);
     EXPECT_EQ(status.field(), "b");
   }
 }
@@ -371,7 +372,7 @@ TEST(TensorModelTest, WhatCannotBeServedIsRefusedByName) {
   EXPECT_THAT((*strings)->Compile({}).status().message(), HasSubstr("'x' has strings"));
   const auto rank = TensorModel::Load(runtime, Golden("any_rank.onnx"));
   ASSERT_TRUE(rank.ok()) << rank.status().ToString();
-  EXPECT_EQ(ShapeText((*rank)->inputs()[0].shape), "[...]");
+  EXPECT_EQ(signature::ShapeText((*rank)->inputs()[0].shape), "[...]");
   EXPECT_EQ((*rank)->Compile({}).code(), StatusCode::kUnsupported);
 }
 
@@ -421,18 +422,19 @@ TEST(TensorModelTest, ThreadsAreThoseAskedFor) {
 }
 
 TEST(TensorModelTest, ShapesAsText) {
-  EXPECT_EQ(ShapeText(std::nullopt), "[...]");
-  EXPECT_EQ(ShapeText(std::vector<DimensionRange>{}), "[]");
-  EXPECT_EQ(ShapeText(std::vector<DimensionRange>{{0, -1}, {2, 2}, {1, 8}, {3, -1}}),
+  EXPECT_EQ(signature::ShapeText(std::nullopt), "[...]");
+  EXPECT_EQ(signature::ShapeText(std::vector<signature::DimensionRange>{}), "[]");
+  EXPECT_EQ(signature::ShapeText(
+                std::vector<signature::DimensionRange>{{0, -1}, {2, 2}, {1, 8}, {3, -1}}),
             "[-1,2,1..8,3..]");
 }
 
 TEST(TensorModelTest, CountsOfElements) {
-  EXPECT_EQ(ElementCount({}), 1u);
-  EXPECT_EQ(ElementCount(Shape({2, 3})), 6u);
-  EXPECT_EQ(ElementCount(Shape({int64_t{1} << 40, 0})), 0u);
-  EXPECT_EQ(ElementCount(Shape({-1})), std::nullopt);
-  EXPECT_EQ(ElementCount(Shape({int64_t{1} << 40, int64_t{1} << 20})), std::nullopt);
+  EXPECT_EQ(signature::ElementCount({}), 1u);
+  EXPECT_EQ(signature::ElementCount(Shape({2, 3})), 6u);
+  EXPECT_EQ(signature::ElementCount(Shape({int64_t{1} << 40, 0})), 0u);
+  EXPECT_EQ(signature::ElementCount(Shape({-1})), std::nullopt);
+  EXPECT_EQ(signature::ElementCount(Shape({int64_t{1} << 40, int64_t{1} << 20})), std::nullopt);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::plot {
 
 class Canvas {
  public:
@@ -36,4 +36,4 @@ class Canvas {
 std::unique_ptr<Canvas> NewSvgCanvas(double width, double height);
 std::unique_ptr<Canvas> NewPngCanvas(double width, double height);
 
-}  // namespace penstock
+}  // namespace penstock::plot

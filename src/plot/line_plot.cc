@@ -8,7 +8,7 @@
 
 #include "plot/svg.h"
 
-namespace penstock {
+namespace penstock::plot {
 namespace {
 
 constexpr double kWidth = 760;
@@ -180,4 +180,4 @@ std::string LinePlot::ToSvg() const {
   return svg.End();
 }
 
-}  // namespace penstock
+}  // namespace penstock::plot

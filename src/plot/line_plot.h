@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::plot {
 
 struct LinePlot {
   struct Point {
@@ -29,4 +29,4 @@ struct LinePlot {
   std::string ToSvg() const;
 };
 
-}  // namespace penstock
+}  // namespace penstock::plot

@@ -6,7 +6,7 @@
 
 #include "plot/plot_test_util.h"
 
-namespace penstock {
+namespace penstock::plot {
 namespace {
 
 TEST(LinePlotTest, DrawsSeriesAxesAndUnits) {
@@ -40,4 +40,4 @@ TEST(LinePlotTest, DrawsNothingOfNothing) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::plot

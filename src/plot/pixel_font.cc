@@ -1,6 +1,6 @@
 #include "plot/pixel_font.h"
 
-namespace penstock {
+namespace penstock::plot {
 namespace {
 
 // For each letter from ' ' to '~' its nine rows from the top, a digit of base 32 each, whose
@@ -49,4 +49,4 @@ std::string AsciiOf(std::string_view text) {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::plot

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::plot {
 
 inline constexpr int kGlyphColumns = 5;
 inline constexpr int kGlyphRows = 9;
@@ -18,4 +18,4 @@ bool GlyphPixel(char letter, int column, int row);
 // `text` (UTF-8) with a letter of ASCII for each character: '?' for those it has not.
 std::string AsciiOf(std::string_view text);
 
-}  // namespace penstock
+}  // namespace penstock::plot

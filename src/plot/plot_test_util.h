@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-namespace penstock {
+namespace penstock::plot {
 
 // How often `part` is in `text`.
 inline size_t Count(const std::string& text, const std::string& part) {
@@ -13,4 +13,4 @@ inline size_t Count(const std::string& text, const std::string& part) {
   return count;
 }
 
-}  // namespace penstock
+}  // namespace penstock::plot

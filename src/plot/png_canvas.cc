@@ -9,7 +9,7 @@
 #include "plot/canvas.h"
 #include "plot/pixel_font.h"
 
-namespace penstock {
+namespace penstock::plot {
 namespace {
 
 constexpr int kScale = 2;  // pixels a unit
@@ -171,4 +171,4 @@ std::unique_ptr<Canvas> NewPngCanvas(double width, double height) {
   return std::make_unique<PngCanvas>(width, height);
 }
 
-}  // namespace penstock
+}  // namespace penstock::plot

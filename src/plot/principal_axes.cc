@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-namespace penstock {
+namespace penstock::plot {
 namespace {
 
 using Vector = std::vector<double>;
@@ -249,4 +249,4 @@ Projection ProjectOnPrincipalAxes(const Rows& rows) {
   return projection;
 }
 
-}  // namespace penstock
+}  // namespace penstock::plot

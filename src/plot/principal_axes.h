@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace penstock {
+namespace penstock::plot {
 
 struct Projection {
   // A point for each row, in its order: its coordinates on the first and the second axis, less the
@@ -25,4 +25,4 @@ struct Projection {
 // One thread.
 Projection ProjectOnPrincipalAxes(const std::vector<std::span<const float>>& rows);
 
-}  // namespace penstock
+}  // namespace penstock::plot

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-namespace penstock {
+namespace penstock::plot {
 namespace {
 
 struct Matrix {
@@ -132,4 +132,4 @@ TEST(PrincipalAxes, OfASlowSpectrumAreFound) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::plot

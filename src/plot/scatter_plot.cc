@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace penstock {
+namespace penstock::plot {
 namespace {
 
 constexpr double kPlotWidth = 800;
@@ -224,4 +224,4 @@ Expected<std::string> ScatterPlot::ToPng() const {
   return canvas->Finish();
 }
 
-}  // namespace penstock
+}  // namespace penstock::plot

@@ -7,7 +7,7 @@
 
 #include "plot/canvas.h"
 
-namespace penstock {
+namespace penstock::plot {
 
 struct ScatterPlot {
   struct Point {
@@ -32,4 +32,4 @@ struct ScatterPlot {
   void DrawOn(Canvas* canvas) const;
 };
 
-}  // namespace penstock
+}  // namespace penstock::plot

@@ -10,7 +10,7 @@
 #include "plot/pixel_font.h"
 #include "plot/plot_test_util.h"
 
-namespace penstock {
+namespace penstock::plot {
 namespace {
 
 ScatterPlot Circle(size_t points) {
@@ -171,4 +171,4 @@ TEST(PixelFont, HasEveryLetterOnce) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::plot

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace penstock {
+namespace penstock::plot {
 
 std::string SvgBegin(double width, double height) {
   return fmt::format(
@@ -61,4 +61,4 @@ std::string SvgLine(const char* style, double x1, double y1, double x2, double y
       y1, x2, y2);
 }
 
-}  // namespace penstock
+}  // namespace penstock::plot

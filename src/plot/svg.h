@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace penstock {
+namespace penstock::plot {
 
 // Classes of its style: bg = ground, t = text, g = grid line, a = axis, l = a rim around text.
 std::string SvgBegin(double width, double height);
@@ -20,4 +20,4 @@ std::string SvgTextUpwards(double x, double y, const std::string& text);
 // `style`: a class.
 std::string SvgLine(const char* style, double x1, double y1, double x2, double y2);
 
-}  // namespace penstock
+}  // namespace penstock::plot

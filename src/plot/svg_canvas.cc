@@ -3,7 +3,7 @@
 #include "plot/canvas.h"
 #include "plot/svg.h"
 
-namespace penstock {
+namespace penstock::plot {
 namespace {
 
 class SvgCanvas final : public Canvas {
@@ -58,4 +58,4 @@ std::unique_ptr<Canvas> NewSvgCanvas(double width, double height) {
   return std::make_unique<SvgCanvas>(width, height);
 }
 
-}  // namespace penstock
+}  // namespace penstock::plot

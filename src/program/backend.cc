@@ -1,6 +1,6 @@
 #include "program/backend.h"
 
-namespace penstock {
+namespace penstock::program {
 
 std::unique_ptr<Table> Backend::Keep(const TensorView& view) {
   return Keep(
@@ -9,4 +9,4 @@ std::unique_ptr<Table> Backend::Keep(const TensorView& view) {
       });
 }
 
-}  // namespace penstock
+}  // namespace penstock::program

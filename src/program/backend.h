@@ -20,7 +20,7 @@
 #include "program/program_run.h"
 #include "program/view.h"
 
-namespace penstock {
+namespace penstock::program {
 
 // A linear layer's weight and bias as stored. bias: [1, weight.rows], or none.
 struct LinearRows {
@@ -31,7 +31,7 @@ struct LinearRows {
 // How a linear layer is packed.
 struct PackOptions {
   // Of both operands: kF32, kBf16 or kI8. The layer's input and output are f32 in any case.
-  DType dtype = DType::kF32;
+  numbers::DType dtype = numbers::DType::kF32;
   // kI8 only: [in], positive, or empty: all 1. Column k of the weight is multiplied by its factor
   // and column k of x divided by it, before both are rounded.
   std::span<const float> column_factors;
@@ -51,14 +51,14 @@ class Backend {
   virtual ~Backend() = default;
   // Turns to run batches here, over all models. A caller without a turn waits for single operations
   // only.
-  ComputeGate& gate() { return gate_; }
+  gate::ComputeGate& gate() { return gate_; }
 
   // "cpu (avx512, 2 threads)".
   virtual std::string name() const = 0;
   // That compute at once.
   virtual int threads() const { return 1; }
   // kBf16 where this processor multiplies it natively, else kF32.
-  virtual DType preferred_dtype() const { return DType::kF32; }
+  virtual numbers::DType preferred_dtype() const { return numbers::DType::kF32; }
   // Names of what it does to be fast, for PrepareOptions::without.
   virtual std::span<const char* const> optimisations() const { return {}; }
   // Of the memory that its models lie in; 0: the system does not tell.
@@ -95,8 +95,8 @@ class Backend {
   void CountPacked(uint64_t bytes) { packed_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
 
  private:
-  ComputeGate gate_;
+  gate::ComputeGate gate_;
   std::atomic<uint64_t> packed_bytes_{0};
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -8,7 +8,7 @@
 #include "common/int_math.h"
 #include "program/program_run.h"
 
-namespace penstock {
+namespace penstock::program {
 namespace {
 
 // The first id that is negative or not below `count`.
@@ -176,4 +176,4 @@ Status CheckCachedBatch(const Program& program, const PackedBatch& batch,
   return CheckPicks(batch, options.picks);
 }
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -1,6 +1,6 @@
 #include "program/dry_backend.h"
 
-namespace penstock {
+namespace penstock::program {
 namespace {
 
 class DryTable final : public Table {
@@ -10,7 +10,7 @@ class DryTable final : public Table {
 
 class DryLinear final : public PackedLinear {
  public:
-  DryLinear(int32_t in, int32_t out, DType dtype, uint64_t bytes)
+  DryLinear(int32_t in, int32_t out, numbers::DType dtype, uint64_t bytes)
       : PackedLinear(in, out, dtype), bytes_(bytes) {}
   uint64_t bytes() const override { return bytes_; }
 
@@ -29,9 +29,9 @@ uint64_t PackedBytes(std::span<const LinearRows> parts, const PackOptions& optio
   const auto rows = static_cast<uint64_t>(RowsOf(parts));
   if (options.as_stored) return parts[0].weight.row_bytes() * rows;
   const auto columns = static_cast<uint64_t>(parts[0].weight.columns);
-  uint64_t bytes = rows * columns * DTypeBytes(options.dtype);
+  uint64_t bytes = rows * columns * numbers::DTypeBytes(options.dtype);
   if (parts[0].bias.data != nullptr) bytes += rows * sizeof(float);
-  if (options.dtype == DType::kI8) bytes += rows * 2 * sizeof(float);
+  if (options.dtype == numbers::DType::kI8) bytes += rows * 2 * sizeof(float);
   return bytes;
 }
 
@@ -57,4 +57,4 @@ Expected<std::unique_ptr<ProgramRun>> DryBackend::Prepare(
   return Status::Unsupported("nothing runs on a dry backend");
 }
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -8,15 +8,15 @@
 #include "numbers/dtype.h"
 #include "program/backend.h"
 
-namespace penstock {
+namespace penstock::program {
 
 class DryBackend final : public Backend {
  public:
   // preferred: of the backend that the model would be loaded for.
-  explicit DryBackend(DType preferred) : preferred_(preferred) {}
+  explicit DryBackend(numbers::DType preferred) : preferred_(preferred) {}
 
   std::string name() const override { return "dry"; }
-  DType preferred_dtype() const override { return preferred_; }
+  numbers::DType preferred_dtype() const override { return preferred_; }
   uint64_t AvailableBytes() const override { return 0; }
 
   std::unique_ptr<Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override;
@@ -27,7 +27,7 @@ class DryBackend final : public Backend {
                                                 const PrepareOptions& options) override;
 
  private:
-  const DType preferred_;
+  const numbers::DType preferred_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -7,7 +7,7 @@
 #include "common/status.h"
 #include "program/packed_batch.h"
 
-namespace penstock {
+namespace penstock::program {
 
 // The output of a forward pass.
 enum class EncoderOutput {
@@ -63,4 +63,4 @@ class EncoderRunner {
   BatchPause* pause_ = nullptr;
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace penstock {
+namespace penstock::program {
 
 struct KernelDifference {
   std::string of;        // "avx512 gemm k=64", the name of a layer's tensor, ...
@@ -12,4 +12,4 @@ struct KernelDifference {
   bool ok() const { return error <= error_max; }
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

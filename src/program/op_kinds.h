@@ -2,9 +2,9 @@
 // compiled for one instruction set can include it alone.
 #pragma once
 
-namespace penstock {
+namespace penstock::program {
 
 enum class Activation { kNone, kGelu, kGeluTanh, kRelu, kSilu, kTanh };
 enum class Pooling { kCls, kMean, kMax, kLastToken, kMeanSqrtLen, kWeightedMean };
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -7,7 +7,7 @@
 #include "numbers/dtype.h"
 #include "program/op_kinds.h"
 
-namespace penstock {
+namespace penstock::program {
 
 // Floats in a backend's memory that ops read: embeddings, norms, rotary tables. Immutable.
 class Table {
@@ -33,16 +33,16 @@ class PackedLinear {
   virtual ~PackedLinear() = default;
   int32_t in() const { return in_; }
   int32_t out() const { return out_; }
-  DType dtype() const { return dtype_; }  // of both operands: kF32, kBf16 or kI8
-  virtual uint64_t bytes() const = 0;     // in memory
+  numbers::DType dtype() const { return dtype_; }  // of both operands: kF32, kBf16 or kI8
+  virtual uint64_t bytes() const = 0;              // in memory
 
  protected:
-  PackedLinear(int32_t in, int32_t out, DType dtype) : in_(in), out_(out), dtype_(dtype) {}
+  PackedLinear(int32_t in, int32_t out, numbers::DType dtype) : in_(in), out_(out), dtype_(dtype) {}
 
  private:
   int32_t in_;
   int32_t out_;
-  DType dtype_;
+  numbers::DType dtype_;
 };
 
 // kTokens: one for each token of the batch. kSequences: one for each sequence, or in programs with
@@ -96,4 +96,4 @@ struct Cost {
   uint64_t cache_bytes = 0;       // keys and values read and appended
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -10,7 +10,7 @@
 
 #include "program/op_parts.h"
 
-namespace penstock {
+namespace penstock::program {
 
 struct OpVisitor {
   // Of the program; 0 or kTokens where the visitor knows none, and of ids without a value.
@@ -107,4 +107,4 @@ void DescribeRope(V& v, const Table* cos, const Table* sin, int32_t size, int32_
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::program

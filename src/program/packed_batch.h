@@ -15,7 +15,7 @@
 
 #include "common/kv_block.h"
 
-namespace penstock {
+namespace penstock::program {
 
 // A sequence of a program with a cache.
 struct CachedSequence {
@@ -85,4 +85,4 @@ class SingleSequence {
   CachedSequence cached_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace penstock {
+namespace penstock::program {
 namespace {
 
 // Goes through a program and keeps the first error.
@@ -171,12 +171,12 @@ bool UsesCache(const Program& program) {
                      [](const Op& op) { return UsesCache(op); });
 }
 
-DType LayerDType(const Program& program) {
+numbers::DType LayerDType(const Program& program) {
   for (const Op& op : program.ops) {
     const std::vector<const PackedLinear*> weights = WeightsOf(op);
     if (!weights.empty()) return weights[0]->dtype();
   }
-  return DType::kF32;
+  return numbers::DType::kF32;
 }
 
 std::vector<CacheGroup> CacheGroups(const Program& program) {
@@ -202,4 +202,4 @@ size_t CacheGroupOf(const AttentionShape& shape, std::span<const CacheGroup> gro
 
 Status CheckProgram(const Program& program) { return Checker(program).Check(); }
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -51,7 +51,7 @@
 #include "program/ops/picks.h"
 #include "program/ops/rows.h"
 
-namespace penstock {
+namespace penstock::program {
 
 using Op =
     std::variant<EmbedOp, InputOp, NormOp, LinearOp, FeedForwardOp, AttentionOp, PoolOp, PicksOp>;
@@ -82,7 +82,7 @@ bool ReadsSequences(const Program& program, const Op& op);
 bool UsesCache(const Op& op);
 bool UsesCache(const Program& program);
 // The type that the first matrix is multiplied in; kF32 without one.
-DType LayerDType(const Program& program);
+numbers::DType LayerDType(const Program& program);
 // The first op of that kind; or null.
 template <typename T>
 const T* FirstOp(const Program& program) {
@@ -103,4 +103,4 @@ size_t CacheGroupOf(const AttentionShape& shape, std::span<const CacheGroup> gro
 // max_length, ops over tokens after ops over sequences.
 Status CheckProgram(const Program& program);
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace penstock {
+namespace penstock::program {
 namespace {
 
 uint64_t RowCount(Rows rows, const BatchShape& batch) {
@@ -82,7 +82,7 @@ struct Printer : OpVisitor {
   }
   void LookUp(const char* name, const PackedLinear& weight, ValueId /*rows*/) {
     Note("{}{}[{}, {}] {}", name, *name == 0 ? "" : " ", weight.out(), weight.in(),
-         DTypeFlag(weight.dtype()));
+         numbers::DTypeFlag(weight.dtype()));
   }
   void Use(const char* name, const Table* table) {
     if (table == nullptr || *name == 0) return;
@@ -141,4 +141,4 @@ std::string ValueText(const Program& program, ValueId id) {
                      value.width);
 }
 
-}  // namespace penstock
+}  // namespace penstock::program

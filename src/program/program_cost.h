@@ -7,7 +7,7 @@
 
 #include "program/program.h"
 
-namespace penstock {
+namespace penstock::program {
 
 Cost CostOf(const Program& program, const Op& op, const BatchShape& batch);
 // The sum over all ops. Tables and weights count each time they are read.
@@ -21,4 +21,4 @@ std::string OpText(const Op& op);
 // "%4: tokens x 384".
 std::string ValueText(const Program& program, ValueId id);
 
-}  // namespace penstock
+}  // namespace penstock::program

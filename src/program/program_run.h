@@ -19,11 +19,12 @@
 #include "program/program.h"
 #include "sample/logit_scan.h"
 
-namespace penstock {
+namespace penstock::program {
 
 // For a program with a cache; others need none of it.
 struct PrepareOptions {
-  DType cache_type = DType::kBf16;  // of keys and values: kF32, kF16, kBf16 or kI8
+  numbers::DType cache_type =
+      numbers::DType::kBf16;  // of keys and values: kF32, kF16, kBf16 or kI8
   // Blocks of each of the program's groups (CacheGroups), in their order. The layers of a window
   // group that has no number here are in the first group.
   std::vector<int32_t> blocks = {};
@@ -37,8 +38,8 @@ struct PrepareOptions {
 
 // What was found in a row of logits; empty where it was not wanted.
 struct FoundLogits {
-  std::span<const LogitPart> parts;    // of all parts of the vocabulary
-  std::span<const LogitBlock> blocks;  // of the whole vocabulary, where sums were wanted
+  std::span<const sample::LogitPart> parts;    // of all parts of the vocabulary
+  std::span<const sample::LogitBlock> blocks;  // of the whole vocabulary, where sums were wanted
 };
 
 // A part of what a run does, and the seconds of all threads together in it.
@@ -130,4 +131,4 @@ Status CheckBatch(const Program& program, const PackedBatch& batch, std::span<fl
 Status CheckCachedBatch(const Program& program, const PackedBatch& batch,
                         const PrepareOptions& options, std::span<const CacheGroup> groups);
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -10,7 +10,7 @@
 #include "program/program_run.h"
 #include "program/test_fakes.h"
 
-namespace penstock {
+namespace penstock::program {
 namespace {
 
 using testing::HasSubstr;
@@ -266,4 +266,4 @@ TEST(ProgramCost, OpsReadAsText) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::program

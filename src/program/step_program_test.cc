@@ -8,7 +8,7 @@
 #include "program/program_cost.h"
 #include "program/test_fakes.h"
 
-namespace penstock {
+namespace penstock::program {
 namespace {
 
 using testing::HasSubstr;
@@ -24,10 +24,13 @@ constexpr int32_t kContext = 64;
 // 0 embed  1 attention  2 linear  3 feed_forward  4 picks
 struct Decoder {
   FakeTable gamma{1, kHidden}, head_gamma{1, kHead}, rope{kContext, kHead / 2};
-  FakeLinear words{kVocabulary, kHidden, DType::kBf16}, q{kHeads * kHead, kHidden, DType::kBf16},
-      k{kKvHeads * kHead, kHidden, DType::kBf16}, v{kKvHeads * kHead, kHidden, DType::kBf16},
-      out{kHidden, kHeads*kHead, DType::kBf16}, gate{kInner, kHidden, DType::kBf16},
-      up{kInner, kHidden, DType::kBf16}, down{kHidden, kInner, DType::kBf16};
+  FakeLinear words{kVocabulary, kHidden, numbers::DType::kBf16},
+      q{kHeads * kHead, kHidden, numbers::DType::kBf16},
+      k{kKvHeads * kHead, kHidden, numbers::DType::kBf16},
+      v{kKvHeads * kHead, kHidden, numbers::DType::kBf16},
+      out{kHidden, kHeads*kHead, numbers::DType::kBf16},
+      gate{kInner, kHidden, numbers::DType::kBf16}, up{kInner, kHidden, numbers::DType::kBf16},
+      down{kHidden, kInner, numbers::DType::kBf16};
   Program program;
   ValueId x, attended, logits;
 
@@ -81,7 +84,7 @@ struct Broken {
 // Long: one row per defect.
 TEST(CheckStepProgram, NamesWhatIsBroken) {
   static const FakeTable wide(1, kHidden + 1), brief(kContext - 1, kHead / 2);
-  static const FakeLinear other(kHidden, kHidden + 2, DType::kBf16);
+  static const FakeLinear other(kHidden, kHidden + 2, numbers::DType::kBf16);
   const std::vector<Broken> cases = {
       {"op 0 (embed): words are missing", [](Decoder* d) { d->Get<EmbedOp>(0).matrix = nullptr; }},
       {"y must be rows of tokens", [](Decoder* d) { d->Get<EmbedOp>(0).y = d->logits; }},
@@ -225,4 +228,4 @@ TEST(CacheGroups, OneForTheWindowsOfACausalProgram) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::program

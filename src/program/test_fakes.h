@@ -5,7 +5,7 @@
 
 #include "program/program.h"
 
-namespace penstock {
+namespace penstock::program {
 
 class FakeTable final : public Table {
  public:
@@ -14,10 +14,12 @@ class FakeTable final : public Table {
 
 class FakeLinear final : public PackedLinear {
  public:
-  FakeLinear(int32_t out, int32_t in, DType dtype = DType::kF32) : PackedLinear(in, out, dtype) {}
+  FakeLinear(int32_t out, int32_t in, numbers::DType dtype = numbers::DType::kF32)
+      : PackedLinear(in, out, dtype) {}
   uint64_t bytes() const override {
-    return static_cast<uint64_t>(in()) * static_cast<uint64_t>(out()) * DTypeBytes(dtype());
+    return static_cast<uint64_t>(in()) * static_cast<uint64_t>(out()) *
+           numbers::DTypeBytes(dtype());
   }
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

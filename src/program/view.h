@@ -9,30 +9,30 @@
 
 #include "numbers/dtype.h"
 
-namespace penstock {
+namespace penstock::program {
 
 struct TensorView {
-  DType dtype = DType::kF32;
+  numbers::DType dtype = numbers::DType::kF32;
   int64_t rows = 0;
   int64_t columns = 0;
   const std::byte* data = nullptr;  // [rows, columns] row-major; null: no tensor
 
-  size_t row_bytes() const { return StoredBytes(dtype, static_cast<size_t>(columns)); }
+  size_t row_bytes() const { return numbers::StoredBytes(dtype, static_cast<size_t>(columns)); }
   // Rows [first, first + count); all of them exist.
   TensorView Rows(int64_t first, int64_t count) const {
     return {dtype, count, columns, data + static_cast<size_t>(first) * row_bytes()};
   }
   // `count` rows from `first` on, to out[count * columns].
   void CopyToF32(int64_t first, int64_t count, float* out) const {
-    ConvertToF32(dtype, data + static_cast<size_t>(first) * row_bytes(),
-                 static_cast<size_t>(count * columns), out);
+    numbers::ConvertToF32(dtype, data + static_cast<size_t>(first) * row_bytes(),
+                          static_cast<size_t>(count * columns), out);
   }
 };
 
 // Floats as a view; values.size() is a multiple of `columns`.
 inline TensorView ViewOf(std::span<const float> values, int64_t columns) {
-  return {DType::kF32, static_cast<int64_t>(values.size()) / columns, columns,
+  return {numbers::DType::kF32, static_cast<int64_t>(values.size()) / columns, columns,
           std::as_bytes(values).data()};
 }
 
-}  // namespace penstock
+}  // namespace penstock::program

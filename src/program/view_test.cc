@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace penstock {
+namespace penstock::program {
 namespace {
 
 // Rows of a block type are found and converted by their blocks.
@@ -17,7 +17,7 @@ TEST(TensorView, RowsOfBlocks) {
     at[1] = std::byte{0x3c};
     for (size_t i = 0; i < 32; ++i) at[2 + i] = static_cast<std::byte>(block * 16 + i % 16);
   }
-  const TensorView view = {DType::kQ8_0, 3, 64, bytes.data()};
+  const TensorView view = {numbers::DType::kQ8_0, 3, 64, bytes.data()};
   EXPECT_EQ(view.row_bytes(), kRowBytes);
   const TensorView last = view.Rows(2, 1);
   std::vector<float> got(64), want(2 * 64);
@@ -29,14 +29,14 @@ TEST(TensorView, RowsOfBlocks) {
 }
 
 TEST(DTypes, BlocksAndNames) {
-  EXPECT_FALSE(IsBlockType(DType::kBf16));
-  EXPECT_TRUE(IsBlockType(DType::kQ6K));
-  EXPECT_EQ(StoredBytes(DType::kF16, 3), 6u);
-  EXPECT_EQ(StoredBytes(DType::kQ4K, 512), 288u);
-  EXPECT_STREQ(DTypeName(DType::kQ4K), "Q4_K");
-  EXPECT_TRUE(ConvertsToF32(DType::kQ5_1));
-  EXPECT_FALSE(ConvertsToF32(DType::kI8));
+  EXPECT_FALSE(numbers::IsBlockType(numbers::DType::kBf16));
+  EXPECT_TRUE(numbers::IsBlockType(numbers::DType::kQ6K));
+  EXPECT_EQ(numbers::StoredBytes(numbers::DType::kF16, 3), 6u);
+  EXPECT_EQ(numbers::StoredBytes(numbers::DType::kQ4K, 512), 288u);
+  EXPECT_STREQ(numbers::DTypeName(numbers::DType::kQ4K), "Q4_K");
+  EXPECT_TRUE(numbers::ConvertsToF32(numbers::DType::kQ5_1));
+  EXPECT_FALSE(numbers::ConvertsToF32(numbers::DType::kI8));
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::program

@@ -3,7 +3,7 @@
 #include "regex/regex.h"
 #include "unicode/unicode.h"
 
-namespace penstock {
+namespace penstock::regex {
 
 void CharClass::AddCategories(uint32_t mask, bool negated) {
   categories_ |= negated ? ~mask & 0x3FFFFFFF : mask;
@@ -17,8 +17,9 @@ constexpr uint32_t kAllCategories = 0x3FFFFFFF;
 constexpr char32_t kLastCharacter = 0x10FFFF;
 
 uint32_t CasedCategories() {
-  static const uint32_t cased = UnicodeCategoryMaskByName("Lu") | UnicodeCategoryMaskByName("Ll") |
-                                UnicodeCategoryMaskByName("Lt");
+  static const uint32_t cased = unicode::UnicodeCategoryMaskByName("Lu") |
+                                unicode::UnicodeCategoryMaskByName("Ll") |
+                                unicode::UnicodeCategoryMaskByName("Lt");
   return cased;
 }
 
@@ -27,7 +28,7 @@ bool AnyCased(char32_t first, char32_t last) {
   static const std::vector<char32_t> all = [] {
     std::vector<char32_t> found;
     for (char32_t c = 128; c <= kLastCharacter; ++c) {
-      if (CasedCategories() >> UnicodeCategoryOf(c) & 1) found.push_back(c);
+      if (CasedCategories() >> unicode::UnicodeCategoryOf(c) & 1) found.push_back(c);
     }
     return found;
   }();
@@ -48,7 +49,7 @@ bool CharClass::FoldCase() {
       if (lower < 'a' || lower > 'z') continue;
       AddRange(lower, lower);
       AddRange(lower ^ 0x20, lower ^ 0x20);
-      for (char32_t variant : CaseVariants(lower)) AddRange(variant, variant);
+      for (char32_t variant : unicode::CaseVariants(lower)) AddRange(variant, variant);
     }
     const char32_t past_ascii = std::max<char32_t>(ranges_[i].first, 128);
     if (past_ascii <= ranges_[i].last && AnyCased(past_ascii, ranges_[i].last)) return false;
@@ -146,8 +147,8 @@ bool CharClass::Finish() {
 }
 
 bool CharClass::Slow(char32_t c) const {
-  const uint32_t props = UnicodeProps(c);
-  bool in = categories_ >> (props & kUniCategoryMask) & 1;
+  const uint32_t props = unicode::UnicodeProps(c);
+  bool in = categories_ >> (props & unicode::kUniCategoryMask) & 1;
   for (size_t i = 0; !in && i < properties_.size(); ++i) {
     in = ((props & properties_[i].bits) != 0) != properties_[i].negated;
   }
@@ -161,4 +162,4 @@ bool CharClass::Slow(char32_t c) const {
   return in != negated_;
 }
 
-}  // namespace penstock
+}  // namespace penstock::regex

@@ -23,7 +23,7 @@
 #include "common/status.h"
 #include "common/work.h"
 
-namespace penstock {
+namespace penstock::regex {
 
 struct ByteRange {
   size_t begin, end;
@@ -181,4 +181,4 @@ class Regex {
   std::array<bool, 256> starts_{};
 };
 
-}  // namespace penstock
+}  // namespace penstock::regex

@@ -8,7 +8,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::regex {
 namespace {
 
 constexpr size_t kMaxPatternBytes = 64 << 10;
@@ -80,7 +80,7 @@ class RegexCompiler {
   }
   char32_t Next() {
     int length;
-    const char32_t c = DecodeUtf8(pattern_.data() + at_, &length);
+    const char32_t c = unicode::DecodeUtf8(pattern_.data() + at_, &length);
     at_ += length;
     return c;
   }
@@ -328,11 +328,11 @@ class RegexCompiler {
     switch (c) {
       case 's':
       case 'S':
-        set.AddProperty(kUniRegexSpace, c == 'S');
+        set.AddProperty(unicode::kUniRegexSpace, c == 'S');
         break;
       case 'w':
       case 'W':
-        set.AddProperty(kUniRegexWord, c == 'W' || in_brackets);
+        set.AddProperty(unicode::kUniRegexWord, c == 'W' || in_brackets);
         if (in_brackets) {
           // Oniguruma has two tables: these are in \w and not in [\w].
           for (char32_t number : {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}) set.AddRange(number, number);
@@ -341,7 +341,7 @@ class RegexCompiler {
         break;
       case 'd':
       case 'D':
-        set.AddCategories(1u << kCatNd, c == 'D');
+        set.AddCategories(1u << unicode::kCatNd, c == 'D');
         break;
       case 'h':
       case 'H':
@@ -371,10 +371,10 @@ class RegexCompiler {
     if (Eat("^")) negated = !negated;
     const std::string name(pattern_.substr(at_, close - at_));
     at_ = close + 1;
-    if (const uint32_t mask = UnicodeCategoryMaskByName(name)) {
+    if (const uint32_t mask = unicode::UnicodeCategoryMaskByName(name)) {
       set.AddCategories(mask, negated);
     } else if (name == "Han") {
-      set.AddProperty(kUniHan, negated);
+      set.AddProperty(unicode::kUniHan, negated);
     } else {
       Fail("property " + name);
     }
@@ -773,4 +773,4 @@ void Regex::Analyse() {
   for (size_t lead = 0xC0; lead < 0x100; ++lead) starts_[lead] = beyond_ascii;
 }
 
-}  // namespace penstock
+}  // namespace penstock::regex

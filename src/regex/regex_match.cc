@@ -5,7 +5,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::regex {
 
 namespace {
 constexpr size_t kMaxRememberedBits = size_t(64) << 20;
@@ -31,9 +31,9 @@ bool Regex::Assertion(Op op, uint32_t x, std::string_view text, size_t at) const
   const auto is_word = [&](bool before) {
     if (before ? at == 0 : at == text.size()) return false;
     int length;
-    const char32_t c = before ? DecodeUtf8Before(text.data() + at, &length)
-                              : DecodeUtf8(text.data() + at, &length);
-    return (UnicodeProps(c) & kUniRegexWord) != 0;
+    const char32_t c = before ? unicode::DecodeUtf8Before(text.data() + at, &length)
+                              : unicode::DecodeUtf8(text.data() + at, &length);
+    return (unicode::UnicodeProps(c) & unicode::kUniRegexWord) != 0;
   };
   switch (op) {
     case Op::kLineBegin:
@@ -55,7 +55,7 @@ bool Regex::Assertion(Op op, uint32_t x, std::string_view text, size_t at) const
       bool hit = false;
       if (at > 0) {
         int length;
-        hit = classes_[x].Matches(DecodeUtf8Before(text.data() + at, &length));
+        hit = classes_[x].Matches(unicode::DecodeUtf8Before(text.data() + at, &length));
       }
       return hit == (op == Op::kLookBehind);
     }
@@ -170,7 +170,7 @@ bool Regex::Backtrack(Search* search, size_t base, uint32_t* pc, size_t* at) con
         return true;
       case Frame::kGiveBack: {
         size_t back = frame.at - 1;
-        while (IsUtf8Continuation(static_cast<unsigned char>(search->text[back]))) --back;
+        while (unicode::IsUtf8Continuation(static_cast<unsigned char>(search->text[back]))) --back;
         *at = back;
         frame.at = uint32_t(back);
         *pc = frame.pc + 1;
@@ -182,7 +182,8 @@ bool Regex::Backtrack(Search* search, size_t base, uint32_t* pc, size_t* at) con
         const ByteRange failed = search->failed_loops[frame.pc];
         int length;
         if ((endless || frame.extra < from.max) && frame.at < search->text.size() &&
-            classes_[from.x].Matches(DecodeUtf8(search->text.data() + frame.at, &length))) {
+            classes_[from.x].Matches(
+                unicode::DecodeUtf8(search->text.data() + frame.at, &length))) {
           frame.at += length;
           if (endless && failed.begin <= frame.at && frame.at <= failed.end) {
             search->SetFailed(frame.pc, {frame.extra, failed.end});
@@ -231,7 +232,7 @@ Regex::Found Regex::Run(Search* search, uint32_t pc, size_t at, bool look, size_
       case Op::kAny:
       case Op::kAnyLine: {
         int length;
-        if (at < size && Single(inst, DecodeUtf8(data + at, &length))) {
+        if (at < size && Single(inst, unicode::DecodeUtf8(data + at, &length))) {
           at += length;
           ++pc;
         } else {
@@ -311,7 +312,7 @@ bool Regex::Loop(Search* search, uint32_t pc, size_t* at) const {
   const auto take = [&](uint32_t limit, size_t stop) {
     while (count < limit && *at < stop) {
       int length;
-      if (!set.Matches(DecodeUtf8(text.data() + *at, &length))) break;
+      if (!set.Matches(unicode::DecodeUtf8(text.data() + *at, &length))) break;
       *at += length;
       ++count;
     }
@@ -377,7 +378,7 @@ Regex::Found Regex::Find(Search* search, size_t from, ByteRange* match) const {
       return found;
     }
     if (at == text.size()) break;
-    at += Utf8Length(static_cast<unsigned char>(text[at]));
+    at += unicode::Utf8Length(static_cast<unsigned char>(text[at]));
   }
   return Found::kNo;
 }
@@ -398,7 +399,7 @@ bool Regex::FindAll(std::string_view text, RegexBudget* budget,
     if (found != Found::kYes) break;
     if (match.begin == match.end && match.end == last_end) {
       if (from >= text.size()) break;
-      from += Utf8Length(static_cast<unsigned char>(text[from]));
+      from += unicode::Utf8Length(static_cast<unsigned char>(text[from]));
       continue;
     }
     matches->push_back(match);
@@ -408,4 +409,4 @@ bool Regex::FindAll(std::string_view text, RegexBudget* budget,
   return found != Found::kTooManySteps;
 }
 
-}  // namespace penstock
+}  // namespace penstock::regex

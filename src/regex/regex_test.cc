@@ -9,7 +9,7 @@
 #include "regex/split_patterns.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::regex {
 namespace {
 
 std::string Matches(std::string_view pattern, std::string_view text) {
@@ -157,7 +157,7 @@ TEST(Regex, MergesThePartsOfAClass) {
   std::string singles = "[";
   for (char32_t c = 0x4E00; c < 0x4E00 + 4000; ++c) {
     singles += "[";
-    AppendUtf8(c, &singles);
+    unicode::AppendUtf8(c, &singles);
     singles += "]";
     if (singles.size() > 60'000) break;
   }
@@ -274,4 +274,4 @@ TEST(SplitPatterns, AgreeWithTheEngine) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::regex

@@ -5,7 +5,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::regex {
 namespace {
 
 // The classes of a character in these patterns, as bits.
@@ -21,22 +21,24 @@ enum Kind : uint16_t {
 };
 
 constexpr uint32_t Bit(int category) { return 1u << category; }
-constexpr uint32_t kLetters = Bit(kCatLl) | Bit(kCatLm) | Bit(kCatLo) | Bit(kCatLt) | Bit(kCatLu);
-constexpr uint32_t kNumbers = Bit(kCatNd) | Bit(kCatNl) | Bit(kCatNo);
-constexpr uint32_t kMarks = Bit(kCatMc) | Bit(kCatMe) | Bit(kCatMn);
+constexpr uint32_t kLetters = Bit(unicode::kCatLl) | Bit(unicode::kCatLm) | Bit(unicode::kCatLo) |
+                              Bit(unicode::kCatLt) | Bit(unicode::kCatLu);
+constexpr uint32_t kNumbers = Bit(unicode::kCatNd) | Bit(unicode::kCatNl) | Bit(unicode::kCatNo);
+constexpr uint32_t kMarks = Bit(unicode::kCatMc) | Bit(unicode::kCatMe) | Bit(unicode::kCatMn);
 
 uint16_t KindOfProps(uint32_t props) {
-  const uint32_t category = Bit(int(props & kUniCategoryMask));
+  const uint32_t category = Bit(int(props & unicode::kUniCategoryMask));
   uint16_t kind = 0;
   if (category & kLetters) kind |= kLetter;
   if (category & kNumbers) kind |= kNumber;
   if (category & kMarks) kind |= kMarkKind;
-  if (props & kUniRegexSpace) kind |= kSpaceKind;
-  if (category & (Bit(kCatLu) | Bit(kCatLt) | Bit(kCatLm) | Bit(kCatLo) | kMarks)) {
+  if (props & unicode::kUniRegexSpace) kind |= kSpaceKind;
+  if (category & (Bit(unicode::kCatLu) | Bit(unicode::kCatLt) | Bit(unicode::kCatLm) |
+                  Bit(unicode::kCatLo) | kMarks)) {
     kind |= kUpperSide;
   }
-  if (category & (Bit(kCatLl) | Bit(kCatLo) | kMarks)) kind |= kLowerSide;
-  if (category & Bit(kCatLm)) kind |= kModifier;
+  if (category & (Bit(unicode::kCatLl) | Bit(unicode::kCatLo) | kMarks)) kind |= kLowerSide;
+  if (category & Bit(unicode::kCatLm)) kind |= kModifier;
   return kind;
 }
 
@@ -64,8 +66,8 @@ Char CharAt(std::string_view text, size_t at) {
   const auto byte = static_cast<unsigned char>(text[at]);
   if (byte < 128) return {kAscii.of[byte], 1};
   int length = 0;
-  const char32_t c = DecodeUtf8(text.data() + at, &length);
-  return {KindOfProps(UnicodeProps(c)), length};
+  const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
+  return {KindOfProps(unicode::UnicodeProps(c)), length};
 }
 
 // End of the longest run, from `at`, of characters with any bit of `want` and none of `avoid`.
@@ -90,16 +92,16 @@ size_t RunEndWithout(std::string_view text, size_t at, uint16_t avoid) {
 size_t Contraction(std::string_view text, size_t at, bool ignore_case) {
   if (at >= text.size() || text[at] != '\'' || at + 1 >= text.size()) return 0;
   int first_length = 0, second_length = 0;
-  const char32_t first = DecodeUtf8(text.data() + at + 1, &first_length);
+  const char32_t first = unicode::DecodeUtf8(text.data() + at + 1, &first_length);
   const auto is = [ignore_case](char32_t c, char letter) {
-    return ignore_case ? EqualsIgnoreCase(c, letter) : c == char32_t(letter);
+    return ignore_case ? unicode::EqualsIgnoreCase(c, letter) : c == char32_t(letter);
   };
   const size_t one = at + 1 + first_length;
   for (char letter : {'s', 't', 'm', 'd'}) {
     if (is(first, letter)) return one;
   }
   if (one >= text.size()) return 0;
-  const char32_t second = DecodeUtf8(text.data() + one, &second_length);
+  const char32_t second = unicode::DecodeUtf8(text.data() + one, &second_length);
   const bool two = (is(first, 'r') && is(second, 'e')) || (is(first, 'v') && is(second, 'e')) ||
                    (is(first, 'l') && is(second, 'l'));
   return two ? one + second_length : 0;
@@ -111,7 +113,7 @@ size_t SpaceRun(std::string_view text, size_t at) {
   const size_t end = RunEnd(text, at, kSpaceKind, 0);
   if (end == text.size()) return end;
   int length = 0;
-  DecodeUtf8Before(text.data() + end, &length);
+  unicode::DecodeUtf8Before(text.data() + end, &length);
   return end - length > at ? end - length : end;
 }
 
@@ -273,4 +275,4 @@ const KnownPattern& KnownPattern::Gpt2() { return kPatterns[0]; }
 
 std::span<const KnownPattern> KnownPattern::All() { return kPatterns; }
 
-}  // namespace penstock
+}  // namespace penstock::regex

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::regex {
 
 class KnownPattern {
  public:
@@ -33,4 +33,4 @@ class KnownPattern {
   bool modifier_is_low;  // o200k: \p{Lm} also counts as lower case
 };
 
-}  // namespace penstock
+}  // namespace penstock::regex

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace penstock {
+namespace penstock::registry {
 
 // The leases of one model. A word: bit 63 says whether new ones are given, the rest counts.
 class LeaseCount {
@@ -106,4 +106,4 @@ class Lease {
   T* model_ = nullptr;
 };
 
-}  // namespace penstock
+}  // namespace penstock::registry

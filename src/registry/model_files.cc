@@ -6,14 +6,14 @@
 #include "hub/reference.h"
 #include "registry/registry_impl.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 // The folder or file of a model whose files tell its kind, downloaded if need be.
 Expected<std::string> Resolve(const ModelSpec& spec, const std::atomic<bool>& stopping) {
-  ResolveOptions resolve;
+  hub::ResolveOptions resolve;
   resolve.offline = spec.fetched;
-  resolve.progress = [&, file = std::string()](const HubProgress& progress) mutable {
+  resolve.progress = [&, file = std::string()](const hub::HubProgress& progress) mutable {
     if (progress.bytes_total > 0 && spec.download_percent != nullptr) {
       *spec.download_percent = static_cast<int>(progress.bytes_done * 100 / progress.bytes_total);
     }
@@ -23,57 +23,61 @@ Expected<std::string> Resolve(const ModelSpec& spec, const std::atomic<bool>& st
     }
     return !stopping.load(std::memory_order_relaxed);
   };
-  return ResolveModel(spec.reference, resolve);
+  return hub::ResolveModel(spec.reference, resolve);
 }
 
 // Where Resolve would find it without a download.
 Expected<std::string> ResolveHere(const ModelSpec& spec, bool complete = false) {
-  ResolveOptions resolve;
+  hub::ResolveOptions resolve;
   resolve.offline = true;
   resolve.complete = complete;
-  return ResolveModel(spec.reference, resolve);
+  return hub::ResolveModel(spec.reference, resolve);
 }
 
 // Files that tell no kind are left to the usual one, which says what is wrong with them.
-Expected<PlacedModel> PlaceOf(const ModelSpec& spec, const std::atomic<bool>& stopping) {
-  if (auto place = PlaceByName(spec.reference)) return *std::move(place);
+Expected<engine::PlacedModel> PlaceOf(const ModelSpec& spec, const std::atomic<bool>& stopping) {
+  if (auto place = engine::PlaceByName(spec.reference)) return *std::move(place);
   PENSTOCK_ASSIGN_OR_RETURN(std::string path, Resolve(spec, stopping));
-  const auto kind = KindAt(path);
-  return PlacedModel{kind.ok() ? *kind : &KindOf(kUsualCapability), std::move(path)};
+  const auto kind = engine::KindAt(path);
+  return engine::PlacedModel{kind.ok() ? *kind : &engine::KindOf(engine::kUsualCapability),
+                             std::move(path)};
 }
 
-Expected<ModelPurpose> LookAt(const ModelSpec& spec, const PlacedModel& place) {
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelPurpose found, place.kind->look(place.path, spec.options));
+Expected<engine::ModelPurpose> LookAt(const ModelSpec& spec, const engine::PlacedModel& place) {
+  PENSTOCK_ASSIGN_OR_RETURN(const engine::ModelPurpose found,
+                            place.kind->look(place.path, spec.options));
   if (!spec.purpose || *spec.purpose == found) return found;
-  return Status::InvalidArgument(fmt::format("its task is {}, not {}", ModelPurposeName(found),
-                                             ModelPurposeName(*spec.purpose)),
-                                 "task");
+  return Status::InvalidArgument(
+      fmt::format("its task is {}, not {}", engine::ModelPurposeName(found),
+                  engine::ModelPurposeName(*spec.purpose)),
+      "task");
 }
 
-Expected<std::optional<ModelPurpose>> LookAtReference(const ModelSpec& spec) {
-  std::optional<PlacedModel> place = PlaceByName(spec.reference);
+Expected<std::optional<engine::ModelPurpose>> LookAtReference(const ModelSpec& spec) {
+  std::optional<engine::PlacedModel> place = engine::PlaceByName(spec.reference);
   if (!place) {
     auto path = ResolveHere(spec);
     if (!path.ok()) {
-      if (ModelReference::Parse(spec.reference).ok()) return std::optional<ModelPurpose>();
+      if (hub::ModelReference::Parse(spec.reference).ok())
+        return std::optional<engine::ModelPurpose>();
       return std::move(path).status();
     }
-    PENSTOCK_ASSIGN_OR_RETURN(const EngineKind* const kind, KindAt(*path));
-    place = PlacedModel{kind, *std::move(path)};
+    PENSTOCK_ASSIGN_OR_RETURN(const engine::EngineKind* const kind, engine::KindAt(*path));
+    place = engine::PlacedModel{kind, *std::move(path)};
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const ModelPurpose found, LookAt(spec, *place));
+  PENSTOCK_ASSIGN_OR_RETURN(const engine::ModelPurpose found, LookAt(spec, *place));
   return std::optional(found);
 }
 
 // Null also where the files are broken: the load says why.
-std::shared_ptr<const FileFacts> DescribeFiles(const ModelSpec& spec) {
-  if (PlaceByName(spec.reference)) return nullptr;
+std::shared_ptr<const engine::FileFacts> DescribeFiles(const ModelSpec& spec) {
+  if (engine::PlaceByName(spec.reference)) return nullptr;
   const auto path = ResolveHere(spec);
   if (!path.ok()) return nullptr;
-  const auto kind = KindAt(*path);
+  const auto kind = engine::KindAt(*path);
   if (!kind.ok() || (*kind)->facts == nullptr) return nullptr;
   auto facts = (*kind)->facts(*path, spec.options);
-  return facts.ok() ? std::make_shared<const FileFacts>(*std::move(facts)) : nullptr;
+  return facts.ok() ? std::make_shared<const engine::FileFacts>(*std::move(facts)) : nullptr;
 }
 
 }  // namespace
@@ -83,7 +87,7 @@ void Registry::Impl::UseModelFiles() {
   if (options.on_demand) describer = DescribeFiles;
   if (devices.host().backend != nullptr && !fetcher.fetch) {
     fetcher.is_here = [](const ModelSpec& spec) {
-      return PlaceByName(spec.reference) || ResolveHere(spec, /*complete=*/true).ok();
+      return engine::PlaceByName(spec.reference) || ResolveHere(spec, /*complete=*/true).ok();
     };
     fetcher.fetch = [this](const ModelSpec& spec) { return Resolve(spec, stopping).status(); };
   }
@@ -91,18 +95,18 @@ void Registry::Impl::UseModelFiles() {
     return devices.Find(spec.device)->backend;
   };
   if (!sizer) {
-    sizer = [this, backend_of](const ModelSpec& spec) -> Expected<ModelNeeds> {
-      PENSTOCK_ASSIGN_OR_RETURN(const PlacedModel place, PlaceOf(spec, stopping));
+    sizer = [this, backend_of](const ModelSpec& spec) -> Expected<engine::ModelNeeds> {
+      PENSTOCK_ASSIGN_OR_RETURN(const engine::PlacedModel place, PlaceOf(spec, stopping));
       return place.kind->needs(place.path, spec.options, backend_of(spec));
     };
   }
-  loader = [this, backend_of](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
-    Backend* const backend = backend_of(spec);
+  loader = [this, backend_of](const ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
+    program::Backend* const backend = backend_of(spec);
     if (backend == nullptr) return Status::Unsupported("there is no backend to load a model for");
-    PENSTOCK_ASSIGN_OR_RETURN(const PlacedModel place, PlaceOf(spec, stopping));
+    PENSTOCK_ASSIGN_OR_RETURN(const engine::PlacedModel place, PlaceOf(spec, stopping));
     if (spec.purpose) PENSTOCK_RETURN_IF_ERROR(LookAt(spec, place).status());
     return place.kind->load(place.path, spec.options, backend, metrics);
   };
 }
 
-}  // namespace penstock
+}  // namespace penstock::registry

@@ -6,7 +6,7 @@
 
 #include "registry/registry_impl.h"
 
-namespace penstock {
+namespace penstock::registry {
 
 namespace {
 
@@ -47,8 +47,8 @@ const char* ModelStateName(ModelState state) {
   return "absent";
 }
 
-Registry::Registry(Devices devices, Metrics* metrics, Loader loader, RegistryOptions options,
-                   Sizer sizer, Fetcher fetcher)
+Registry::Registry(devices::Devices devices, metrics::Metrics* metrics, Loader loader,
+                   RegistryOptions options, Sizer sizer, Fetcher fetcher)
     : impl_(std::make_unique<Impl>(std::move(devices), metrics, std::move(options))) {
   impl_->sizer = std::move(sizer);
   impl_->fetcher = std::move(fetcher);
@@ -157,7 +157,7 @@ Registry::Impl::Slot* Registry::Impl::AddSlot(ModelSpec spec) {
 
 Status Registry::Add(ModelSpec spec) {
   PENSTOCK_RETURN_IF_ERROR(CanAdd(spec));
-  std::optional<ModelPurpose> purpose = spec.purpose;
+  std::optional<engine::ModelPurpose> purpose = spec.purpose;
   std::optional<RefusedVersion> refused;
   while (impl_->options.on_demand && impl_->looker) {
     auto found = impl_->looker(spec);
@@ -173,7 +173,8 @@ Status Registry::Add(ModelSpec spec) {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->stopping) return {StatusCode::kUnavailable, "the models are being stopped"};
   PENSTOCK_RETURN_IF_ERROR(impl_->Check(spec));  // it may have changed meanwhile
-  const EngineKind& kind = KindOf(purpose.value_or(ModelPurpose()).capability);
+  const engine::EngineKind& kind =
+      engine::KindOf(purpose.value_or(engine::ModelPurpose()).capability);
   if (kind.add_metrics != nullptr) kind.add_metrics(spec.name, impl_->metrics);
   Impl::Slot* const slot = impl_->AddSlot(std::move(spec));
   slot->refused = std::move(refused);
@@ -187,8 +188,8 @@ Status Registry::Add(ModelSpec spec) {
 
 void Registry::Impl::RegisterDeviceMetrics() {
   if (metrics == nullptr) return;
-  for (const Device& device : devices.list()) {
-    const std::string label = MetricLabel("device", device.name);
+  for (const devices::Device& device : devices.list()) {
+    const std::string label = metrics::MetricLabel("device", device.name);
     metrics
         ->AddGauge("penstock_device_memory_budget_bytes",
                    "Memory that the models of a device may take together; 0: not bounded.", label)
@@ -202,7 +203,7 @@ void Registry::Impl::RegisterDeviceMetrics() {
 // Read as they are printed: of a slot, which lives as long as the registry.
 void Registry::Impl::RegisterMetrics(Slot* slot) {
   if (metrics == nullptr) return;
-  const std::string model = MetricLabel("model", slot->spec.name);
+  const std::string model = metrics::MetricLabel("model", slot->spec.name);
   slot->loads_total =
       &metrics->AddCounter("penstock_model_loads_total", "Models that were loaded.", model);
   slot->evictions_total =
@@ -210,27 +211,28 @@ void Registry::Impl::RegisterMetrics(Slot* slot) {
                            "Models that were unloaded for the memory of others.", model);
   slot->load_seconds = std::make_shared<std::atomic<double>>(0);
   metrics->AddFunction(
-      "penstock_model_load_seconds", "How long a model's last load took.", Metrics::Kind::kGauge,
-      [value = slot->load_seconds] { return value->load(); }, model);
+      "penstock_model_load_seconds", "How long a model's last load took.",
+      metrics::Metrics::Kind::kGauge, [value = slot->load_seconds] { return value->load(); },
+      model);
   slot->loaded_gauge =
       &metrics->AddGauge("penstock_model_loaded", "1 while a model is in memory.", model);
   slot->device_gauge =
       &metrics->AddGauge("penstock_model_device", "1 while a model is in memory of that device.",
-                         model + "," + MetricLabel("device", slot->device.name));
+                         model + "," + metrics::MetricLabel("device", slot->device.name));
   const auto bytes = [&](const char* name) {
     return &metrics->AddGauge("penstock_model_bytes",
                               "Memory that a loaded model may take at most, by class.",
-                              model + "," + MetricLabel("class", name));
+                              model + "," + metrics::MetricLabel("class", name));
   };
   slot->bytes_gauges = {bytes("weights"), bytes("activations"), bytes("cache")};
 }
 
 // With the lock held.
-void Registry::Impl::Charge(Slot* slot, const ModelBytes& bytes) {
+void Registry::Impl::Charge(Slot* slot, const engine::ModelBytes& bytes) {
   slot->charged = bytes;
   if (slot->loaded_gauge == nullptr) return;
   // Versions of a model share its series.
-  ModelBytes all;
+  engine::ModelBytes all;
   for (const Slot& one : slots) {
     if (one.loaded_gauge != slot->loaded_gauge) continue;
     all.weights += one.charged.weights;
@@ -249,7 +251,7 @@ void Registry::Impl::Charge(Slot* slot, const ModelBytes& bytes) {
   slot->bytes_gauges[2]->Set(static_cast<int64_t>(all.cache));
 }
 
-Status Registry::AddLoaded(std::unique_ptr<Model> model, std::vector<std::string> aliases) {
+Status Registry::AddLoaded(std::unique_ptr<engine::Model> model, std::vector<std::string> aliases) {
   const std::lock_guard lock(impl_->mutex);
   ModelSpec spec;
   spec.name = model->name();
@@ -294,27 +296,30 @@ Status Registry::Impl::TakeLease(Slot* slot) const {
       .WithRetryAfter(1);
 }
 
-Expected<Lease<Model>> Registry::Impl::Get(Slot* slot, Capability capability) const {
+Expected<Lease<engine::Model>> Registry::Impl::Get(Slot* slot,
+                                                   engine::Capability capability) const {
   if (slot->IsUnknown() || slot->Does(capability, std::nullopt)) {
     PENSTOCK_RETURN_IF_ERROR(TakeLease(slot));
-    Lease<Model> lease(slot, slot->model.get());
+    Lease<engine::Model> lease(slot, slot->model.get());
     if (slot->Does(capability, std::nullopt)) return lease;
   }
-  const CapabilityText& found = TextOf(slot->Purpose().value_or(ModelPurpose()).capability);
-  return Status::Unsupported(fmt::format("model '{}' {}", slot->spec.name,
-                                         fmt::format(fmt::runtime(TextOf(capability).refusal),
-                                                     fmt::arg("does", found.does))),
-                             "model");
+  const engine::CapabilityText& found =
+      engine::TextOf(slot->Purpose().value_or(engine::ModelPurpose()).capability);
+  return Status::Unsupported(
+      fmt::format("model '{}' {}", slot->spec.name,
+                  fmt::format(fmt::runtime(engine::TextOf(capability).refusal),
+                              fmt::arg("does", found.does))),
+      "model");
 }
 
-Expected<Registry::Impl::Slot*> Registry::Impl::Choose(const std::string& name,
-                                                       Capability capability,
-                                                       std::optional<ModelTask> task) const {
+Expected<Registry::Impl::Slot*> Registry::Impl::Choose(
+    const std::string& name, engine::Capability capability,
+    std::optional<families::ModelTask> task) const {
   const std::vector<Slot*>& all = names().slots;
   if (all.empty()) return Status::NotFound("no model is served", "model");
   if (Slot* const slot = SlotOf(name)) return slot;
   if (!name.empty() && !any_name) return Unknown(name);
-  const CapabilityText& text = TextOf(capability);
+  const engine::CapabilityText& text = engine::TextOf(capability);
   Slot* found = nullptr;
   for (Slot* const slot : all) {
     // What a model does that was never loaded is not known, so the first one that does this is
@@ -351,9 +356,10 @@ Status Registry::Impl::Unknown(const std::string& name) const {
                           "model");
 }
 
-Expected<Lease<Model>> Registry::FindModel(const std::string& name, Capability capability,
-                                           std::optional<ModelTask> task) const {
-  return impl_->LookUp([&]() -> Expected<Lease<Model>> {
+Expected<Lease<engine::Model>> Registry::FindModel(const std::string& name,
+                                                   engine::Capability capability,
+                                                   std::optional<families::ModelTask> task) const {
+  return impl_->LookUp([&]() -> Expected<Lease<engine::Model>> {
     PENSTOCK_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl_->Choose(name, capability, task));
     return impl_->Get(slot, capability);
   });
@@ -372,8 +378,8 @@ std::vector<Registry::Entry> Registry::List() const {
   std::vector<Entry> entries;
   for (Impl::Slot& slot : impl_->slots) {
     if (!slot.served) continue;
-    Lease<Model> lease;
-    if (slot.TryAdd()) lease = Lease<Model>(&slot, slot.model.get());
+    Lease<engine::Model> lease;
+    if (slot.TryAdd()) lease = Lease<engine::Model>(&slot, slot.model.get());
     Entry& entry = entries.emplace_back();
     entry.name = slot.spec.name;
     entry.aliases = slot.Aliases();
@@ -405,7 +411,7 @@ std::vector<Registry::Entry> Registry::List() const {
 // include the tokenizer's tables, which are not packed, and the model's checks follow.
 int Registry::Impl::LoadPercent(const Slot& slot) const {
   if (slot.state != ModelState::kLoading) return -1;
-  const Backend* const backend = slot.device.backend;
+  const program::Backend* const backend = slot.device.backend;
   if (slot.weights_wanted == 0 || backend == nullptr) return slot.download_percent;
   const uint64_t packed = backend->packed_bytes() - slot.packed_before;
   return static_cast<int>(std::min<uint64_t>(packed * 100 / slot.weights_wanted, 99));
@@ -429,7 +435,7 @@ bool Registry::Impl::NoteReady() const {
 std::vector<Registry::DeviceMemory> Registry::MemoryOfDevices() const {
   const std::lock_guard lock(impl_->mutex);
   std::vector<DeviceMemory> all;
-  for (const Device& device : impl_->devices.list()) {
+  for (const devices::Device& device : impl_->devices.list()) {
     all.push_back({device.name, device.memory_bytes, impl_->TakenBytes(device)});
   }
   return all;
@@ -439,14 +445,14 @@ uint64_t Registry::memory_bytes() const { return impl_->devices.host().memory_by
 
 uint64_t Registry::HeldBytes() const {
   uint64_t bytes = 0;
-  impl_->ForEachModel([&](const Model* model) { bytes += model->HeldBytes(); });
+  impl_->ForEachModel([&](const engine::Model* model) { bytes += model->HeldBytes(); });
   return bytes;
 }
 
 uint64_t Registry::ReleaseMemory() {
   uint64_t bytes = 0;
-  impl_->ForEachModel([&](Model* model) { bytes += model->ReleaseMemory(); });
+  impl_->ForEachModel([&](engine::Model* model) { bytes += model->ReleaseMemory(); });
   return bytes;
 }
 
-}  // namespace penstock
+}  // namespace penstock::registry

@@ -62,7 +62,7 @@
 #include "engine/engine_kinds.h"
 #include "registry/lease.h"
 
-namespace penstock {
+namespace penstock::registry {
 
 // For how long a model stays loaded that is not used; negative: for good.
 using KeepAlive = std::chrono::milliseconds;
@@ -82,19 +82,19 @@ struct ModelSpec {
   std::string name;                  // as served
   std::vector<std::string> aliases;  // other names for it
   std::string reference;             // a folder, a file, a hub reference, or "builtin:..."
-  KindOptions options;               // a load sets the fields of LoadTerms
+  engine::KindOptions options;       // a load sets the fields of LoadTerms
   std::string device;                // as Devices::Find
   int32_t replicas = 1;              // runners, of models that have such
   // What it is to do, so that this is known before it is here. A model that does something else is
   // refused.
-  std::optional<ModelPurpose> purpose;
+  std::optional<engine::ModelPurpose> purpose;
   std::optional<KeepAlive> keep_alive;  // none: that of the registry
   bool pinned = false;                  // stays, however long it is idle; Unload alone unloads it
   bool preload = false;                 // StartLoading loads it, also where requests load models
   int64_t version = 0;                  // of a model that has versions; else 0
   std::vector<ModelVersion> older;      // taken in turn where this version fails to load
   // Set for the loader.
-  ModelBytes granted;                            // as LoadTerms; `options` have it too
+  engine::ModelBytes granted;                    // as LoadTerms; `options` have it too
   bool fetched = false;                          // its files are here, as far as they can be
   std::atomic<int>* download_percent = nullptr;  // where it tells of a download
 };
@@ -130,10 +130,10 @@ struct RegistryOptions {
 
 // What a request needs a model for. Without a task a model that is named may be of any kind.
 struct ModelUse {
-  Capability capability = kUsualCapability;
-  std::optional<ModelTask> task = {};     // as in Find
-  std::optional<ModelTask> instead = {};  // a task that will do where no model has `task`
-  bool is_any() const { return capability == kUsualCapability && !task; }
+  engine::Capability capability = engine::kUsualCapability;
+  std::optional<families::ModelTask> task = {};     // as in Find
+  std::optional<families::ModelTask> instead = {};  // a task that will do where no model has `task`
+  bool is_any() const { return capability == engine::kUsualCapability && !task; }
 };
 
 class Registry {
@@ -141,9 +141,9 @@ class Registry {
   static constexpr size_t kModelsMax = 64;
 
   // Turns a reference into a model; the default resolves it (hub/) and loads it as its kind says.
-  using Loader = std::function<Expected<std::unique_ptr<Model>>(const ModelSpec&)>;
+  using Loader = std::function<Expected<std::unique_ptr<engine::Model>>(const ModelSpec&)>;
   // Tells what a model takes before it is loaded.
-  using Sizer = std::function<Expected<ModelNeeds>(const ModelSpec&)>;
+  using Sizer = std::function<Expected<engine::ModelNeeds>(const ModelSpec&)>;
   // Brings a model's files to this machine before it is sized and loaded.
   struct Fetcher {
     std::function<bool(const ModelSpec&)> is_here;  // milliseconds
@@ -151,8 +151,8 @@ class Registry {
   };
 
   // Backends (null: only AddLoaded, or a loader of one's own) and `metrics` must outlive it.
-  Registry(Devices devices, Metrics* metrics, Loader loader = nullptr, RegistryOptions options = {},
-           Sizer sizer = nullptr, Fetcher fetcher = {});
+  Registry(devices::Devices devices, metrics::Metrics* metrics, Loader loader = nullptr,
+           RegistryOptions options = {}, Sizer sizer = nullptr, Fetcher fetcher = {});
   // Stop(), then waits for the end of all leases and frees the models.
   ~Registry();
   Registry(const Registry&) = delete;
@@ -183,7 +183,7 @@ class Registry {
   // The model is served no more, and unloaded after its requests. kNotFound; kResourceExhausted.
   Status Remove(const std::string& name);
   // Adds a model that is loaded already. Load reads it from its path again after an Unload.
-  Status AddLoaded(std::unique_ptr<Model> model, std::vector<std::string> aliases = {});
+  Status AddLoaded(std::unique_ptr<engine::Model> model, std::vector<std::string> aliases = {});
 
   // Loads one model after the other on threads of the registry: all, or where requests load models
   // those to preload.
@@ -206,7 +206,8 @@ class Registry {
 
   // Whether the Find of this use would fail because the model is not loaded, and Await loads it. If
   // not, it is not unloaded as long as *hold lives; null: whoever asks takes no hold.
-  bool MustAwait(const std::string& name, const ModelUse& use, Lease<Model>* hold = nullptr) const;
+  bool MustAwait(const std::string& name, const ModelUse& use,
+                 Lease<engine::Model>* hold = nullptr) const;
   // Calls `then` once, with OK when the model is there: it stays until `then` has returned, which
   // takes its lease. Loads the model if it must; the status is then that of Load, or of the
   // request's `context` when its time is over or its client has left. Sets for how long the model
@@ -231,7 +232,7 @@ class Registry {
   // there, nothing is allocated.
   template <typename T>
   Expected<Lease<T>> Find(const std::string& name,
-                          std::optional<ModelTask> task = std::nullopt) const {
+                          std::optional<families::ModelTask> task = std::nullopt) const {
     auto found = FindModel(name, T::kCapability, task);
     if (!found.ok()) return std::move(found).status();
     return (*std::move(found)).template Cast<T>();
@@ -240,7 +241,7 @@ class Registry {
   // or it cannot be told before it is loaded.
   struct KnownModel {
     std::string name;
-    ModelPurpose purpose;
+    engine::ModelPurpose purpose;
   };
   std::optional<KnownModel> Look(const std::string& name, const ModelUse& use) const;
   // Whether a model answers to that name, regardless of AcceptAnyName.
@@ -255,7 +256,7 @@ class Registry {
     int64_t version = 0;  // 0: it has none
     std::optional<RefusedVersion> refused;
     // What it does, as far as known.
-    std::optional<ModelPurpose> purpose;
+    std::optional<engine::ModelPurpose> purpose;
     int32_t replicas = 1;
     bool pinned = false;
     KeepAlive keep_alive{-1};  // in force
@@ -264,12 +265,12 @@ class Registry {
     Clock::time_point last_use = {};
     uint64_t requests_waiting = 0;  // for it to be loaded
     uint64_t evictions = 0;         // unloads for the memory of others
-    ModelBytes bytes;               // at most, as charged to the budget of its device
+    engine::ModelBytes bytes;       // at most, as charged to the budget of its device
     std::string device;
     // What its files say; null: not here yet, or no model of texts.
-    std::shared_ptr<const FileFacts> facts;
-    int load_percent = -1;  // kLoading: of the download, then of the weights; -1: not known
-    Lease<Model> model;     // kReady
+    std::shared_ptr<const engine::FileFacts> facts;
+    int load_percent = -1;       // kLoading: of the download, then of the weights; -1: not known
+    Lease<engine::Model> model;  // kReady
     // The model, as long as the entry lives; null: it is not ready, or does not what a T does.
     template <typename T>
     T* As() const {
@@ -301,11 +302,11 @@ class Registry {
   void Stop();
 
  private:
-  Expected<Lease<Model>> FindModel(const std::string& name, Capability capability,
-                                   std::optional<ModelTask> task) const;
+  Expected<Lease<engine::Model>> FindModel(const std::string& name, engine::Capability capability,
+                                           std::optional<families::ModelTask> task) const;
 
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::registry

@@ -7,7 +7,7 @@
 #include "cpu/cpu_backend.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 using testing::HasSubstr;
@@ -22,7 +22,7 @@ class RegistryDevicesTest : public testing::Test {
     RegistryOptions options;
     options.on_demand = true;
     registry_ = std::make_unique<Registry>(
-        Devices({{"cpu", host_.get(), host_bytes}, {"other", other_.get(), other_bytes}}),
+        devices::Devices({{"cpu", host_.get(), host_bytes}, {"other", other_.get(), other_bytes}}),
         &metrics_, nullptr, options);
   }
   static ModelSpec Spec(const std::string& name, const std::string& device) {
@@ -38,20 +38,21 @@ class RegistryDevicesTest : public testing::Test {
     ASSERT_TRUE(added.ok()) << added.ToString();
   }
   // What the model takes at least, and as the registry says it.
-  ModelBytes Least() {
-    const auto needs = ModelNeedsOf(kReference, Spec("", "").options.encoder, {}, host_.get());
+  engine::ModelBytes Least() {
+    const auto needs =
+        engine::ModelNeedsOf(kReference, Spec("", "").options.encoder, {}, host_.get());
     EXPECT_TRUE(needs.ok());
-    return needs.ok() ? needs->least : ModelBytes();
+    return needs.ok() ? needs->least : engine::ModelBytes();
   }
   std::vector<float> Embedding(const std::string& name) {
-    const auto engine = registry_->Find<EncoderEngine>(name);
+    const auto engine = registry_->Find<engine::EncoderEngine>(name);
     EXPECT_TRUE(engine.ok()) << engine.status().ToString();
     if (!engine.ok()) return {};
-    auto job = std::make_unique<EncodeJob>();
+    auto job = std::make_unique<sched::EncodeJob>();
     job->ids = {2, 5, 7, 3};
     job->lengths = {4};
     std::promise<std::vector<float>> result;
-    job->done = [&](std::unique_ptr<EncodeJob> done, Status status) {
+    job->done = [&](std::unique_ptr<sched::EncodeJob> done, Status status) {
       EXPECT_TRUE(status.ok()) << status.ToString();
       result.set_value(std::move(done->values));
     };
@@ -59,9 +60,10 @@ class RegistryDevicesTest : public testing::Test {
     return result.get_future().get();
   }
 
-  const std::unique_ptr<Backend> host_ = *NewCpuBackend({.threads = 1, .pin = false});
-  const std::unique_ptr<Backend> other_ = *NewCpuBackend({.threads = 1, .pin = false});
-  Metrics metrics_;
+  const std::unique_ptr<program::Backend> host_ = *cpu::NewCpuBackend({.threads = 1, .pin = false});
+  const std::unique_ptr<program::Backend> other_ =
+      *cpu::NewCpuBackend({.threads = 1, .pin = false});
+  metrics::Metrics metrics_;
   std::unique_ptr<Registry> registry_;
 };
 
@@ -86,14 +88,14 @@ TEST_F(RegistryDevicesTest, AModelOfTheSecondServesBesideOneOfTheFirst) {
 }
 
 TEST_F(RegistryDevicesTest, WhatDoesNotFitADeviceIsRefusedWithBothNumbers) {
-  const ModelBytes least = Least();
+  const engine::ModelBytes least = Least();
   Make(1'000'000'000, 100'000);
   Add("first", "cpu");
   Add("large", "other");
   registry_->StartLoading();
   const Status refused = registry_->Load("large").get();
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(refused.message(), "model 'large' needs " + ModelBytesText(least) +
+  EXPECT_EQ(refused.message(), "model 'large' needs " + engine::ModelBytesText(least) +
                                    "; device 'other' has 0.1 MB for all its models");
   EXPECT_TRUE(registry_->Load("first").get().ok());  // the host has room
 }
@@ -151,4 +153,4 @@ TEST_F(RegistryDevicesTest, OtherDevicesAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::registry

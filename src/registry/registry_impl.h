@@ -21,7 +21,7 @@
 #include "registry/registry.h"
 #include "sched/clock_math.h"
 
-namespace penstock {
+namespace penstock::registry {
 
 // ", version 2", or "" of a model without versions; and that behind the name, for the log.
 std::string VersionText(const ModelSpec& spec);
@@ -65,9 +65,9 @@ struct Registry::Impl {
       return now == ModelState::kWaiting || now == ModelState::kLoading;
     }
     // A model that is not known yet counts as one of the usual capability, whose task is not known.
-    bool Does(Capability capability, std::optional<ModelTask> task) const {
-      const std::optional<ModelPurpose> known = Purpose();
-      if (!known) return capability == kUsualCapability && !task;
+    bool Does(engine::Capability capability, std::optional<families::ModelTask> task) const {
+      const std::optional<engine::ModelPurpose> known = Purpose();
+      if (!known) return capability == engine::kUsualCapability && !task;
       return known->capability == capability && (!task || known->task == *task);
     }
     bool Serves(const ModelUse& use) const {
@@ -75,12 +75,12 @@ struct Registry::Impl {
     }
     bool IsUnknown() const { return !purpose.load(std::memory_order_relaxed).known; }
     // What it does, as far as known.
-    std::optional<ModelPurpose> Purpose() const {
+    std::optional<engine::ModelPurpose> Purpose() const {
       const KnownPurpose now = purpose.load(std::memory_order_relaxed);
       if (!now.known) return std::nullopt;
-      return ModelPurpose{now.capability, static_cast<ModelTask>(now.task)};
+      return engine::ModelPurpose{now.capability, static_cast<families::ModelTask>(now.task)};
     }
-    void SetPurpose(const ModelPurpose& now) {
+    void SetPurpose(const engine::ModelPurpose& now) {
       purpose = {true, now.capability, static_cast<uint16_t>(now.task)};
     }
     // Whether it cannot be told yet what it does.
@@ -89,34 +89,34 @@ struct Registry::Impl {
     // For how long a request may have it kept that asks for `asked`; `rules` as
     // RequestContext::rules_models.
     KeepAlive MayKeep(KeepAlive asked, bool rules) const;
-    void Use() { last_use_ns.store(Nanoseconds(Clock::now()), std::memory_order_relaxed); }
+    void Use() { last_use_ns.store(sched::Nanoseconds(Clock::now()), std::memory_order_relaxed); }
     std::vector<std::string> Aliases() const;
 
     Impl* const registry;
     // Its name never changes; version, reference and older ones do, under the registry's mutex.
     ModelSpec spec;
-    const Device& device;
+    const devices::Device& device;
     const bool has_versions;
     std::atomic<ModelState> state{ModelState::kWaiting};  // changed under the registry's mutex
     struct KnownPurpose {
       bool known;
-      Capability capability;
+      engine::Capability capability;
       uint16_t task;
     };
-    std::atomic<KnownPurpose> purpose{{false, kUsualCapability, 0}};  // when last loaded
-    std::atomic<int64_t> last_use_ns{0};                              // as Nanoseconds
+    std::atomic<KnownPurpose> purpose{{false, engine::kUsualCapability, 0}};  // when last loaded
+    std::atomic<int64_t> last_use_ns{0};                                      // as Nanoseconds
     std::atomic<int> download_percent{-1};  // negative: nothing is downloaded
     // Metrics; null: none.
-    Counter* loads_total = nullptr;
-    Counter* evictions_total = nullptr;
+    metrics::Counter* loads_total = nullptr;
+    metrics::Counter* evictions_total = nullptr;
     std::shared_ptr<std::atomic<double>> load_seconds;  // of the metrics, which may outlive this
-    Gauge* loaded_gauge = nullptr;
-    Gauge* device_gauge = nullptr;
-    std::array<Gauge*, 3> bytes_gauges{};
+    metrics::Gauge* loaded_gauge = nullptr;
+    metrics::Gauge* device_gauge = nullptr;
+    std::array<metrics::Gauge*, 3> bytes_gauges{};
 
     // Owned by the loader until the count is opened, and by the reaper once it is closed and
     // drained; in between holders of leases may read them.
-    std::unique_ptr<Model> model;
+    std::unique_ptr<engine::Model> model;
 
     // Guarded by the registry's mutex.
     // Has its names. Else it is a version to be loaded (`replaces`), or was replaced or removed.
@@ -130,14 +130,14 @@ struct Registry::Impl {
     Step next_step = Step::kNone;         // kWaiting: the step whose thread is to take it
     uint64_t ticket = 0;   // of all that are asked for, the lowest goes first; 0: none
     bool fetched = false;  // kFetch is behind it
-    std::shared_ptr<const FileFacts> facts;  // null: not read
-    ModelNeeds needs;                        // told by kSize
-    bool to_reap = false;                    // kDraining: no lease is left
-    std::optional<Outcome> loading;          // set while callers wait for the load
-    std::optional<Outcome> unloading;        // kDraining
-    int failures = 0;                        // in a row
-    Clock::time_point failed_until;          // kFailed: Load tries again from then on
-    std::optional<KeepAlive> asked_keep;     // by the last request that asked
+    std::shared_ptr<const engine::FileFacts> facts;  // null: not read
+    engine::ModelNeeds needs;                        // told by kSize
+    bool to_reap = false;                            // kDraining: no lease is left
+    std::optional<Outcome> loading;                  // set while callers wait for the load
+    std::optional<Outcome> unloading;                // kDraining
+    int failures = 0;                                // in a row
+    Clock::time_point failed_until;                  // kFailed: Load tries again from then on
+    std::optional<KeepAlive> asked_keep;             // by the last request that asked
     bool pinned;
     uint64_t waiters = 0;
     // Answers to waiters under way, each of which is about to take a lease; Unload closes the model
@@ -152,11 +152,11 @@ struct Registry::Impl {
     uint64_t packed_before = 0;
     Clock::time_point loaded_at;
     uint64_t loads = 0;
-    uint64_t evictions = 0;  // unloads for the memory of others
-    ModelBytes charged;      // to the budget
-    ModelBytes parked;       // kParked: what it takes again when it is used
-    std::string why_closed;  // for the log
-    MeasuredModel measured;  // when it was loaded last
+    uint64_t evictions = 0;          // unloads for the memory of others
+    engine::ModelBytes charged;      // to the budget
+    engine::ModelBytes parked;       // kParked: what it takes again when it is used
+    std::string why_closed;          // for the log
+    engine::MeasuredModel measured;  // when it was loaded last
 
    private:
     void Drained() override { registry->HandToReaper(this); }
@@ -172,7 +172,7 @@ struct Registry::Impl {
     std::optional<KeepAlive> keep_alive;
     bool rules_models;
     Then then;
-    Lease<Model> held = {};  // while it is answered
+    Lease<engine::Model> held = {};  // while it is answered
   };
 
   // The table of names. Never changed once it is published.
@@ -181,7 +181,7 @@ struct Registry::Impl {
     SeededMap<std::string, Slot*> slot_of;
   };
 
-  Impl(Devices devices_in, Metrics* metrics_in, RegistryOptions options_in)
+  Impl(devices::Devices devices_in, metrics::Metrics* metrics_in, RegistryOptions options_in)
       : devices(std::move(devices_in)), metrics(metrics_in), options(std::move(options_in)) {}
 
   // --- model_files.cc -------------------------------------------------------------------------
@@ -196,7 +196,7 @@ struct Registry::Impl {
   void RegisterDeviceMetrics();
   void RegisterMetrics(Slot* slot);
   // Sets what a model takes of the budget.
-  void Charge(Slot* slot, const ModelBytes& bytes);
+  void Charge(Slot* slot, const engine::ModelBytes& bytes);
   Slot* AddSlot(ModelSpec spec);
   // Those that are served, in their order.
   std::vector<Slot*> Served();
@@ -216,18 +216,18 @@ struct Registry::Impl {
   Slot* SlotOf(const std::string& name) const;
   // The caller makes it a Lease at once, which throws nothing.
   Status TakeLease(Slot* slot) const;
-  Expected<Lease<Model>> Get(Slot* slot, Capability capability) const;
+  Expected<Lease<engine::Model>> Get(Slot* slot, engine::Capability capability) const;
   Status StillLoading(const Slot& slot) const;
   // The slot that Find means.
-  Expected<Slot*> Choose(const std::string& name, Capability capability,
-                         std::optional<ModelTask> task) const;
+  Expected<Slot*> Choose(const std::string& name, engine::Capability capability,
+                         std::optional<families::ModelTask> task) const;
   Status Unknown(const std::string& name) const;
   // Calls function(model) for each ready model, under a lease.
   template <typename Function>
   void ForEachModel(Function function) const {
     for (Slot* slot : names().slots) {
       if (!slot->TryAdd()) continue;
-      const Lease<Model> lease(slot, slot->model.get());
+      const Lease<engine::Model> lease(slot, slot->model.get());
       function(slot->model.get());
     }
   }
@@ -247,7 +247,7 @@ struct Registry::Impl {
 
   // --- registry_memory.cc; with the lock held, which Admit, ParkOne and Unpark may release ------
   enum class Room { kMade, kSoon, kBusy, kNone };
-  uint64_t TakenBytes(const Device& device) const;
+  uint64_t TakenBytes(const devices::Device& device) const;
   // What parking and unloading others would give a load, however soon; and whether some are in use
   // that may give more later.
   struct Reclaimable {
@@ -256,21 +256,21 @@ struct Registry::Impl {
   };
   Reclaimable ReclaimableFor(const Slot* slot) const;
   std::string Holders(const Slot& except) const;
-  Status NoRoom(const Slot& slot, const ModelNeeds& needs) const;
+  Status NoRoom(const Slot& slot, const engine::ModelNeeds& needs) const;
   // What a model that is to be loaded may take, once there is room for it. kUnavailable: the others
   // are in use, or pinned; kResourceExhausted: it will never fit.
-  Expected<ModelBytes> Admit(Slot* slot, const ModelNeeds& needs,
-                             std::unique_lock<std::mutex>* lock);
-  bool ParkOne(const Device& device, std::unique_lock<std::mutex>* lock);
+  Expected<engine::ModelBytes> Admit(Slot* slot, const engine::ModelNeeds& needs,
+                                     std::unique_lock<std::mutex>* lock);
+  bool ParkOne(const devices::Device& device, std::unique_lock<std::mutex>* lock);
   static bool HoldsMuch(const Slot& slot);
   // A parked model serves again, if its memory is free now.
   bool UnparkNow(Slot* slot);
   void Unpark(Slot* slot, std::unique_lock<std::mutex>* lock);
-  void SetUnparked(Slot* slot, const ModelBytes& grant);
+  void SetUnparked(Slot* slot, const engine::ModelBytes& grant);
   Room UnloadOne(const Slot* for_slot, Clock::time_point now);
 
   // --- registry_loading.cc; with the lock held, but for the loops and HandToReaper --------------
-  void SetReady(Slot* slot, std::unique_ptr<Model> model);
+  void SetReady(Slot* slot, std::unique_ptr<engine::Model> model);
   void SetFailed(Slot* slot, const Status& why) noexcept;
   // Not loaded, for want of memory: the next request tries again at once.
   void SetRefused(Slot* slot, const Status& why);
@@ -292,7 +292,7 @@ struct Registry::Impl {
   // One step of a slot. The slot is queued for another one after it, or its load is over.
   void Take(Slot* slot, Step step, std::unique_lock<std::mutex>* lock);
   // With the lock held.
-  ModelSpec SpecToLoad(Slot* slot, const ModelBytes& granted) const;
+  ModelSpec SpecToLoad(Slot* slot, const engine::ModelBytes& granted) const;
   void SizeSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
   void FetchSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
   void LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock);
@@ -319,17 +319,17 @@ struct Registry::Impl {
   bool Publish();  // false: memory is short, nothing has changed
   void Retire(Slot* slot);
 
-  const Devices devices;
-  std::vector<Gauge*> used_gauges;  // as devices; empty: there are no metrics
-  Metrics* const metrics;
+  const devices::Devices devices;
+  std::vector<metrics::Gauge*> used_gauges;  // as devices; empty: there are no metrics
+  metrics::Metrics* const metrics;
   const RegistryOptions options;
   Loader loader;
   Sizer sizer;
   Fetcher fetcher;
   // What a model does, told without loading it; nullopt: it is not on this machine yet.
-  std::function<Expected<std::optional<ModelPurpose>>(const ModelSpec&)> looker;
+  std::function<Expected<std::optional<engine::ModelPurpose>>(const ModelSpec&)> looker;
   // What a model's files say, where they are here; null: they are not, or it takes no texts.
-  std::function<std::shared_ptr<const FileFacts>(const ModelSpec&)> describer;
+  std::function<std::shared_ptr<const engine::FileFacts>(const ModelSpec&)> describer;
   mutable std::atomic<bool> was_ready{false};  // see AllReady
   std::atomic<bool> any_name{false};
   std::atomic<bool> stopping{false};  // set under mutex
@@ -349,4 +349,4 @@ struct Registry::Impl {
   std::list<Waiter> waiters;
 };
 
-}  // namespace penstock
+}  // namespace penstock::registry

@@ -12,7 +12,7 @@
 #include "common/memory.h"
 #include "registry/registry_impl.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 // How long the registry's destructor waits for leases before it logs that.
@@ -56,7 +56,7 @@ void Registry::Impl::Outcome::Set(const Status& status) noexcept {
 
 // --- Loading ----------------------------------------------------------------------------------
 
-void Registry::Impl::SetReady(Slot* slot, std::unique_ptr<Model> model) {
+void Registry::Impl::SetReady(Slot* slot, std::unique_ptr<engine::Model> model) {
   slot->model = std::move(model);
   slot->SetPurpose(slot->model->purpose());
   slot->measured = slot->model->measured();
@@ -218,7 +218,7 @@ void Registry::Impl::EndLoad(Slot* slot, std::unique_lock<std::mutex>* lock) {
   Deliver(slot, lock);
 }
 
-ModelSpec Registry::Impl::SpecToLoad(Slot* slot, const ModelBytes& granted) const {
+ModelSpec Registry::Impl::SpecToLoad(Slot* slot, const engine::ModelBytes& granted) const {
   ModelSpec spec = slot->spec;
   spec.download_percent = &slot->download_percent;
   spec.granted = granted;
@@ -233,12 +233,12 @@ void Registry::Impl::SizeSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
   ModelSpec spec = SpecToLoad(slot, {});
   spec.fetched = !fetcher.fetch || slot->fetched;
   const bool describes = describer && slot->facts == nullptr;
-  std::shared_ptr<const FileFacts> facts;
+  std::shared_ptr<const engine::FileFacts> facts;
   lock->unlock();
   const bool here = spec.fetched || fetcher.is_here(spec);
   spec.fetched = true;
   if (here && describes) facts = describer(spec);
-  Expected<ModelNeeds> needs = ModelNeeds();
+  Expected<engine::ModelNeeds> needs = engine::ModelNeeds();
   if (here && sizer && slot->device.memory_bytes > 0) needs = sizer(spec);
   lock->lock();
   if (!here) return Queue(slot, Step::kFetch);
@@ -260,9 +260,10 @@ void Registry::Impl::FetchSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
 
 void Registry::Impl::LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
   const auto start = Now();
-  ModelBytes granted;
-  if (const Device& device = slot->device; sizer && device.memory_bytes > 0) {
-    LogInfo("loading {}: takes up to {}", TitleOf(slot->spec), ModelBytesText(slot->needs.wanted));
+  engine::ModelBytes granted;
+  if (const devices::Device& device = slot->device; sizer && device.memory_bytes > 0) {
+    LogInfo("loading {}: takes up to {}", TitleOf(slot->spec),
+            engine::ModelBytesText(slot->needs.wanted));
     const auto admitted = Admit(slot, slot->needs, lock);
     if (!admitted.ok()) return SetRefused(slot, admitted.status());
     granted = *admitted;
@@ -280,7 +281,7 @@ void Registry::Impl::LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
   slot->load_s = took.count();
   SetReady(slot, *std::move(loaded));
   LogInfo("loaded {} in {:.2f} s: {}", TitleOf(slot->spec), took.count(),
-          ModelBytesText(slot->charged));
+          engine::ModelBytesText(slot->charged));
 }
 
 void Registry::Impl::SetRefused(Slot* slot, const Status& why) {
@@ -428,7 +429,7 @@ void Registry::Impl::ReapLoop() {
 // With the lock held, but not while the model is stopped and freed.
 void Registry::Impl::Reap(Slot* slot, std::unique_lock<std::mutex>* lock) {
   slot->to_reap = false;
-  std::unique_ptr<Model> model = std::move(slot->model);
+  std::unique_ptr<engine::Model> model = std::move(slot->model);
   const std::string why = std::exchange(slot->why_closed, {});
   const bool last = ending;
   lock->unlock();
@@ -480,7 +481,7 @@ void Registry::Stop() {
       impl_->SettleLoad(&slot, {StatusCode::kUnavailable, "stopped before the model was loaded"});
     }
   }
-  impl_->ForEachModel([](Model* model) { model->Stop(); });
+  impl_->ForEachModel([](engine::Model* model) { model->Stop(); });
 }
 
 void Registry::Impl::ShutDown() {
@@ -504,4 +505,4 @@ Registry::~Registry() {
   impl_->ShutDown();
 }
 
-}  // namespace penstock
+}  // namespace penstock::registry

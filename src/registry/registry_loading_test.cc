@@ -11,17 +11,17 @@
 #include "engine/fake_engine.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
 // Says on which thread it is destroyed.
-class MortalRunner final : public FakeEncoderRunner {
+class MortalRunner final : public engine::FakeEncoderRunner {
  public:
   MortalRunner(std::function<void()> before_run, std::function<void()> destroyed)
-      : FakeEncoderRunner(0, std::move(before_run)), destroyed_(std::move(destroyed)) {}
+      : engine::FakeEncoderRunner(0, std::move(before_run)), destroyed_(std::move(destroyed)) {}
   ~MortalRunner() override {
     if (destroyed_) destroyed_();
   }
@@ -34,18 +34,19 @@ class RegistryLoadingTest : public testing::Test {
  protected:
   // Counts its calls; "broken" fails while broken_ is set.
   Registry::Loader Loader() {
-    return [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+    return [this](const ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
       ++loads_;
       if (while_loading_) while_loading_();
       if (spec.reference == "broken" && broken_) return Status::NotFound("no such folder");
-      EncoderParts parts =
-          FakeParts(spec.reference == "reranker" ? ModelTask::kReranking : ModelTask::kEmbedding);
+      engine::EncoderParts parts =
+          engine::FakeParts(spec.reference == "reranker" ? families::ModelTask::kReranking
+                                                         : families::ModelTask::kEmbedding);
       parts.runners[0] = std::make_unique<MortalRunner>(before_run_, [this] {
         destroyed_on_ = std::this_thread::get_id();
         ++destroyed_;
       });
-      return std::unique_ptr<Model>(
-          std::make_unique<EncoderEngine>(std::move(parts), spec.options.encoder, &metrics_));
+      return std::unique_ptr<engine::Model>(std::make_unique<engine::EncoderEngine>(
+          std::move(parts), spec.options.encoder, &metrics_));
     };
   }
   // With these models, all of them loaded.
@@ -69,14 +70,14 @@ class RegistryLoadingTest : public testing::Test {
   static bool IsReady(const std::shared_future<Status>& outcome) {
     return outcome.wait_for(milliseconds(0)) == std::future_status::ready;
   }
-  static std::unique_ptr<EncodeJob> Job() {
-    auto job = std::make_unique<EncodeJob>();
+  static std::unique_ptr<sched::EncodeJob> Job() {
+    auto job = std::make_unique<sched::EncodeJob>();
     job->ids = {5, 6};
     job->lengths = {2};
     return job;
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   std::atomic<int> loads_{0};
   std::atomic<bool> broken_{true};
   std::function<void()> while_loading_;
@@ -97,7 +98,7 @@ TEST_F(RegistryLoadingTest, ManyThreadsThatAskForOneAbsentModelCauseOneLoad) {
     for (int i = 0; i < 32; ++i) {
       threads.emplace_back([&] {
         EXPECT_TRUE(registry->Load("a").get().ok());
-        found += registry->Find<EncoderEngine>("a").ok();
+        found += registry->Find<engine::EncoderEngine>("a").ok();
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -140,21 +141,21 @@ TEST_F(RegistryLoadingTest, AFailureGoesToAllWhoWaitAndIsForgottenAfterTheBackOf
   now_ms = 100;
   EXPECT_TRUE(registry->Load("a").get().ok());
   EXPECT_EQ(loads_, 3);
-  EXPECT_TRUE(registry->Find<EncoderEngine>("a").ok());
+  EXPECT_TRUE(registry->Find<engine::EncoderEngine>("a").ok());
   EXPECT_TRUE(registry->List()[0].error.ok());
 }
 
 TEST_F(RegistryLoadingTest, UnloadWaitsForTheLastLeaseAndFreesOnTheReaper) {
   const auto registry = With({{"a", "embedder"}, {"b", "embedder"}});
-  auto lease = *registry->Find<EncoderEngine>("a");
-  Lease<EncoderEngine> copy = lease;
+  auto lease = *registry->Find<engine::EncoderEngine>("a");
+  Lease<engine::EncoderEngine> copy = lease;
   const auto outcome = registry->Unload("a");
-  const Status refused = registry->Find<EncoderEngine>("a").status();
+  const Status refused = registry->Find<engine::EncoderEngine>("a").status();
   EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
   EXPECT_EQ(refused.message(), "model 'a' is not loaded");
   EXPECT_EQ(registry->List()[0].state, ModelState::kDraining);
-  EXPECT_FALSE(registry->List()[0].As<EncoderEngine>());
-  EXPECT_TRUE(registry->Find<EncoderEngine>("b").ok());
+  EXPECT_FALSE(registry->List()[0].As<engine::EncoderEngine>());
+  EXPECT_TRUE(registry->Find<engine::EncoderEngine>("b").ok());
   lease = {};
   std::this_thread::sleep_for(milliseconds(10));  // the unload could end too early meanwhile
   EXPECT_FALSE(IsReady(outcome));
@@ -183,11 +184,12 @@ TEST_F(RegistryLoadingTest, TheLastLeaseMayGoOnTheModelsOwnThread) {
     std::atomic<std::thread::id> done_on;
     const int destroyed_before = destroyed_;
     std::promise<Status> answered;
-    auto lease = std::make_unique<Lease<EncoderEngine>>(*registry->Find<EncoderEngine>("a"));
-    EncoderEngine* const engine = lease->get();
+    auto lease =
+        std::make_unique<Lease<engine::EncoderEngine>>(*registry->Find<engine::EncoderEngine>("a"));
+    engine::EncoderEngine* const engine = lease->get();
     auto job = Job();
     job->may_lead = lead;
-    job->done = [&, kept = *lease](std::unique_ptr<EncodeJob>, Status status) mutable {
+    job->done = [&, kept = *lease](std::unique_ptr<sched::EncodeJob>, Status status) mutable {
       done_on = std::this_thread::get_id();
       kept = {};
       // The reaper has time to make a mistake.
@@ -195,7 +197,7 @@ TEST_F(RegistryLoadingTest, TheLastLeaseMayGoOnTheModelsOwnThread) {
       answered.set_value(std::move(status));
     };
     // A leader has a lease of its own until Submit returns, as Submit requires.
-    std::thread submitter([&, own = lead ? *lease : Lease<EncoderEngine>()] {
+    std::thread submitter([&, own = lead ? *lease : Lease<engine::EncoderEngine>()] {
       EXPECT_TRUE(engine->scheduler().Submit(std::move(job)).ok());
       std::this_thread::sleep_for(milliseconds(5));  // the reaper could be too early here, too
       if (lead) EXPECT_EQ(destroyed_, destroyed_before);
@@ -215,19 +217,19 @@ TEST_F(RegistryLoadingTest, TheLastLeaseMayGoOnTheModelsOwnThread) {
 
 TEST_F(RegistryLoadingTest, LoadOfAModelThatDrainsComesAfterIt) {
   const auto registry = With({{"a", "embedder"}});
-  auto lease = *registry->Find<EncoderEngine>("a");
-  const EncoderEngine* const old = lease.get();
+  auto lease = *registry->Find<engine::EncoderEngine>("a");
+  const engine::EncoderEngine* const old = lease.get();
   const uint64_t old_id = old->cache_id();
   const auto unloaded = registry->Unload("a");
   const auto loaded = registry->Load("a");
   EXPECT_FALSE(IsReady(loaded));
-  EXPECT_FALSE(registry->Find<EncoderEngine>("a").ok());
+  EXPECT_FALSE(registry->Find<engine::EncoderEngine>("a").ok());
   lease = {};
   EXPECT_TRUE(loaded.get().ok());
   EXPECT_TRUE(IsReady(unloaded));
   EXPECT_EQ(destroyed_, 1);
   EXPECT_EQ(loads_, 2);
-  EXPECT_NE((*registry->Find<EncoderEngine>("a"))->cache_id(), old_id);
+  EXPECT_NE((*registry->Find<engine::EncoderEngine>("a"))->cache_id(), old_id);
 }
 
 TEST_F(RegistryLoadingTest, WhatCannotBeUnloadedSaysSo) {
@@ -278,20 +280,24 @@ TEST_F(RegistryLoadingTest, AnAbsentModelKeepsItsPlace) {
   ASSERT_TRUE(registry->Unload("a").get().ok());
   EXPECT_TRUE(registry->AllReady());
   EXPECT_TRUE(registry->Has("a"));
-  EXPECT_EQ((*registry->Find<EncoderEngine>(""))->name(), "r");
+  EXPECT_EQ((*registry->Find<engine::EncoderEngine>(""))->name(), "r");
   // The default for embedding is still `a`.
-  EXPECT_EQ(registry->Find<EncoderEngine>("", ModelTask::kEmbedding).status().message(),
-            "model 'a' is not loaded");
-  EXPECT_EQ((*registry->Find<EncoderEngine>("x", ModelTask::kReranking))->name(), "r");
-  EXPECT_EQ(registry->Find<EncoderEngine>("x", ModelTask::kEmbedding).status().code(),
-            StatusCode::kNotFound);
+  EXPECT_EQ(
+      registry->Find<engine::EncoderEngine>("", families::ModelTask::kEmbedding).status().message(),
+      "model 'a' is not loaded");
+  EXPECT_EQ((*registry->Find<engine::EncoderEngine>("x", families::ModelTask::kReranking))->name(),
+            "r");
+  EXPECT_EQ(
+      registry->Find<engine::EncoderEngine>("x", families::ModelTask::kEmbedding).status().code(),
+      StatusCode::kNotFound);
   ASSERT_TRUE(registry->Load("a").get().ok());
-  EXPECT_EQ((*registry->Find<EncoderEngine>("", ModelTask::kEmbedding))->name(), "a");
+  EXPECT_EQ((*registry->Find<engine::EncoderEngine>("", families::ModelTask::kEmbedding))->name(),
+            "a");
 }
 
 TEST_F(RegistryLoadingTest, AfterStopNothingIsLoadedAndLeasesStayGood) {
   auto registry = With({{"a", "embedder"}, {"b", "embedder"}});
-  auto lease = *registry->Find<EncoderEngine>("a");
+  auto lease = *registry->Find<engine::EncoderEngine>("a");
   ASSERT_TRUE(registry->Unload("b").get().ok());
   const auto draining = registry->Unload("a");
   const auto wanted = registry->Load("a");
@@ -314,13 +320,13 @@ TEST_F(RegistryLoadingTest, AfterStopNothingIsLoadedAndLeasesStayGood) {
 
 TEST_F(RegistryLoadingTest, WithoutALoaderAnAddedEngineIsGoneForGood) {
   Registry registry(nullptr, &metrics_);
-  EncoderEngineOptions options;
+  engine::EncoderEngineOptions options;
   options.name = "a";
   ASSERT_TRUE(registry
-                  .AddLoaded(std::make_unique<EncoderEngine>(FakeParts(ModelTask::kEmbedding),
-                                                             options, &metrics_))
+                  .AddLoaded(std::make_unique<engine::EncoderEngine>(
+                      engine::FakeParts(families::ModelTask::kEmbedding), options, &metrics_))
                   .ok());
-  EXPECT_TRUE(registry.Find<EncoderEngine>("a").ok());
+  EXPECT_TRUE(registry.Find<engine::EncoderEngine>("a").ok());
   ASSERT_TRUE(registry.Unload("a").get().ok());
   EXPECT_EQ(registry.Load("a").get().code(), StatusCode::kUnsupported);
 }
@@ -335,8 +341,9 @@ TEST_F(RegistryLoadingTest, LookingUpWhileModelsComeAndGo) {
     threads.emplace_back([&, i] {
       const std::string name = i % 2 == 0 ? "a" : "b";
       while (!stop) {
-        const auto lease = i < 2 ? registry->Find<EncoderEngine>(name)
-                                 : registry->Find<EncoderEngine>("", ModelTask::kReranking);
+        const auto lease =
+            i < 2 ? registry->Find<engine::EncoderEngine>(name)
+                  : registry->Find<engine::EncoderEngine>("", families::ModelTask::kReranking);
         if (!lease.ok()) {
           EXPECT_EQ(lease.status().code(), StatusCode::kUnavailable);
           ++refused;
@@ -347,7 +354,7 @@ TEST_F(RegistryLoadingTest, LookingUpWhileModelsComeAndGo) {
         EXPECT_EQ((*lease)->name(), i < 2 ? name : "b");
         std::promise<Status> answered;
         auto job = Job();
-        job->done = [&](std::unique_ptr<EncodeJob>, Status status) {
+        job->done = [&](std::unique_ptr<sched::EncodeJob>, Status status) {
           answered.set_value(std::move(status));
         };
         EXPECT_TRUE((*lease)->scheduler().Submit(std::move(job)).ok());
@@ -379,10 +386,10 @@ TEST(Lease, CountsCopiesAndNotMoves) {
   count.Open();
   ASSERT_TRUE(count.TryAdd());
   {
-    Lease<EncoderEngine> first(&count, nullptr);
-    Lease<EncoderEngine> second = first;
+    Lease<engine::EncoderEngine> first(&count, nullptr);
+    Lease<engine::EncoderEngine> second = first;
     EXPECT_EQ(count.leases(), 2u);
-    Lease<EncoderEngine> third = std::move(second);
+    Lease<engine::EncoderEngine> third = std::move(second);
     EXPECT_EQ(count.leases(), 2u);
     second = third;
     first = second;
@@ -401,22 +408,22 @@ TEST(Lease, CountsCopiesAndNotMoves) {
 }
 
 TEST(Lease, OfAnEngineThatNobodyUnloadsCountsNothing) {
-  Metrics metrics;
-  EncoderEngine engine(FakeParts(ModelTask::kEmbedding), {}, &metrics);
-  const Lease<EncoderEngine> lease(&engine);
-  const Lease<EncoderEngine> copy = lease;
+  metrics::Metrics metrics;
+  engine::EncoderEngine engine(engine::FakeParts(families::ModelTask::kEmbedding), {}, &metrics);
+  const Lease<engine::EncoderEngine> lease(&engine);
+  const Lease<engine::EncoderEngine> copy = lease;
   EXPECT_EQ(copy.get(), &engine);
   EXPECT_TRUE(copy);
-  EXPECT_FALSE(Lease<EncoderEngine>());
+  EXPECT_FALSE(Lease<engine::EncoderEngine>());
 }
 
 // So a reload finds its entries in the caches, and never those of another model.
 TEST(CacheId, BelongsToTheFingerprintOrToOneEngine) {
-  Metrics metrics;
+  metrics::Metrics metrics;
   const auto id = [&](const std::string& fingerprint) {
-    EncoderParts parts = FakeParts(ModelTask::kEmbedding);
+    engine::EncoderParts parts = engine::FakeParts(families::ModelTask::kEmbedding);
     parts.fingerprint = fingerprint;
-    return EncoderEngine(std::move(parts), {}, &metrics).cache_id();
+    return engine::EncoderEngine(std::move(parts), {}, &metrics).cache_id();
   };
   const uint64_t one = id("one");
   EXPECT_NE(id("two"), one);
@@ -427,4 +434,4 @@ TEST(CacheId, BelongsToTheFingerprintOrToOneEngine) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::registry

@@ -7,7 +7,7 @@
 #include "common/log.h"
 #include "registry/registry_impl.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 // How long a load waits for models in use to become idle.
@@ -24,17 +24,17 @@ uint64_t Part(uint64_t least, uint64_t wanted, uint64_t room) {
 }
 
 // Beside others a model takes half of the room that is left for its cache.
-ModelBytes WellOff(const ModelNeeds& needs, uint64_t room) {
-  ModelBytes grant = needs.wanted;
+engine::ModelBytes WellOff(const engine::ModelNeeds& needs, uint64_t room) {
+  engine::ModelBytes grant = needs.wanted;
   const uint64_t fixed = grant.weights + grant.activations;
   grant.cache = Part(needs.least.cache, grant.cache, room > fixed ? (room - fixed) / 2 : 0);
   return grant;
 }
 
 // What is above the least is shared by activations and cache. The least fits.
-ModelBytes CutTo(const ModelNeeds& needs, uint64_t room) {
+engine::ModelBytes CutTo(const engine::ModelNeeds& needs, uint64_t room) {
   const uint64_t rest = room - needs.least.total();
-  ModelBytes grant = needs.least;
+  engine::ModelBytes grant = needs.least;
   grant.activations = Part(grant.activations, needs.wanted.activations,
                            grant.activations + rest / (needs.wanted.cache > 0 ? 2 : 1));
   grant.cache = Part(grant.cache, needs.wanted.cache, room - grant.weights - grant.activations);
@@ -43,7 +43,7 @@ ModelBytes CutTo(const ModelNeeds& needs, uint64_t room) {
 
 }  // namespace
 
-uint64_t Registry::Impl::TakenBytes(const Device& device) const {
+uint64_t Registry::Impl::TakenBytes(const devices::Device& device) const {
   uint64_t bytes = 0;
   for (const Slot& slot : slots) {
     if (&slot.device == &device) bytes += slot.charged.total();
@@ -78,15 +78,15 @@ std::string Registry::Impl::Holders(const Slot& except) const {
   return text;
 }
 
-Status Registry::Impl::NoRoom(const Slot& slot, const ModelNeeds& needs) const {
+Status Registry::Impl::NoRoom(const Slot& slot, const engine::ModelNeeds& needs) const {
   const double megabytes = Megabytes(slot.device.memory_bytes);
   const std::string has =
       devices.size() == 1
           ? fmt::format("all models together may have {:.1f} MB (--memory)", megabytes)
           : fmt::format("device '{}' has {:.1f} MB for all its models", slot.device.name,
                         megabytes);
-  const std::string why =
-      fmt::format("model '{}' needs {}; {}", slot.spec.name, ModelBytesText(needs.least), has);
+  const std::string why = fmt::format("model '{}' needs {}; {}", slot.spec.name,
+                                      engine::ModelBytesText(needs.least), has);
   const std::string holders = Holders(slot);
   if (needs.least.total() > slot.device.memory_bytes || holders.empty()) {
     return {StatusCode::kResourceExhausted, why, "model"};
@@ -95,16 +95,16 @@ Status Registry::Impl::NoRoom(const Slot& slot, const ModelNeeds& needs) const {
       .WithRetryAfter(1);
 }
 
-Expected<ModelBytes> Registry::Impl::Admit(Slot* slot, const ModelNeeds& needs,
-                                           std::unique_lock<std::mutex>* lock) {
-  const Device& device = slot->device;
+Expected<engine::ModelBytes> Registry::Impl::Admit(Slot* slot, const engine::ModelNeeds& needs,
+                                                   std::unique_lock<std::mutex>* lock) {
+  const devices::Device& device = slot->device;
   if (device.memory_bytes == 0) return needs.wanted;
   if (needs.least.total() > device.memory_bytes) return NoRoom(*slot, needs);
   const Clock::time_point patience = Now() + kBusyWait;
   while (!stopping) {
     const uint64_t taken = TakenBytes(device);
     const uint64_t room = device.memory_bytes > taken ? device.memory_bytes - taken : 0;
-    const ModelBytes grant = WellOff(needs, room);
+    const engine::ModelBytes grant = WellOff(needs, room);
     if (grant.total() <= room) return grant;
     if (std::any_of(slots.begin(), slots.end(), [&](const Slot& one) {
           return &one.device == &device && one.state == ModelState::kDraining && one.leases() == 0;
@@ -132,7 +132,7 @@ Expected<ModelBytes> Registry::Impl::Admit(Slot* slot, const ModelNeeds& needs,
 }
 
 // Has the idle model that was used least recently give its activations and cache back.
-bool Registry::Impl::ParkOne(const Device& device, std::unique_lock<std::mutex>* lock) {
+bool Registry::Impl::ParkOne(const devices::Device& device, std::unique_lock<std::mutex>* lock) {
   Slot* oldest = nullptr;
   for (Slot& slot : slots) {
     if (&slot.device != &device || slot.state != ModelState::kReady || slot.leases() > 0) continue;
@@ -143,7 +143,7 @@ bool Registry::Impl::ParkOne(const Device& device, std::unique_lock<std::mutex>*
   // Under a lease, so that nothing frees the model.
   lock->unlock();
   {
-    const Lease<Model> lease(oldest, oldest->model.get());
+    const Lease<engine::Model> lease(oldest, oldest->model.get());
     oldest->model->ReleaseMemory();
     const Clock::time_point until = Clock::now() + kReleaseWait;
     while (Clock::now() < until && HoldsMuch(*oldest)) {
@@ -162,7 +162,8 @@ bool Registry::Impl::ParkOne(const Device& device, std::unique_lock<std::mutex>*
   oldest->parked.weights = 0;
   Charge(oldest, {.weights = oldest->charged.weights});
   RunGuarded("registry", [&] {
-    LogInfo("parked {}: {} go to others", oldest->spec.name, ModelBytesText(oldest->parked));
+    LogInfo("parked {}: {} go to others", oldest->spec.name,
+            engine::ModelBytesText(oldest->parked));
   });
   return true;
 }
@@ -181,7 +182,7 @@ bool Registry::Impl::UnparkNow(Slot* slot) {
 
 // A parked model that a request needs, where others must give memory first.
 void Registry::Impl::Unpark(Slot* slot, std::unique_lock<std::mutex>* lock) {
-  ModelNeeds needs;
+  engine::ModelNeeds needs;
   needs.least = needs.wanted = slot->parked;
   const auto grant = Admit(slot, needs, lock);
   if (grant.ok()) return SetUnparked(slot, *grant);
@@ -189,7 +190,7 @@ void Registry::Impl::Unpark(Slot* slot, std::unique_lock<std::mutex>* lock) {
   slot->error = grant.status();
 }
 
-void Registry::Impl::SetUnparked(Slot* slot, const ModelBytes& grant) {
+void Registry::Impl::SetUnparked(Slot* slot, const engine::ModelBytes& grant) {
   Charge(slot, {slot->charged.weights, grant.activations, grant.cache});
   slot->error = Status::Ok();
   slot->Use();
@@ -226,4 +227,4 @@ auto Registry::Impl::UnloadOne(const Slot* for_slot, Clock::time_point now) -> R
   return busy || oldest != nullptr ? Room::kBusy : Room::kNone;
 }
 
-}  // namespace penstock
+}  // namespace penstock::registry

@@ -11,7 +11,7 @@
 #include "program/dry_backend.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 using std::chrono::milliseconds;
@@ -20,9 +20,9 @@ using testing::HasSubstr;
 constexpr uint64_t kMb = 1'000'000;
 
 // Holds activations as a model does: from its first batch until they are released.
-class HoldingRunner final : public FakeEncoderRunner {
+class HoldingRunner final : public engine::FakeEncoderRunner {
  public:
-  explicit HoldingRunner(uint64_t bytes) : FakeEncoderRunner(0), bytes_(bytes) {}
+  explicit HoldingRunner(uint64_t bytes) : engine::FakeEncoderRunner(0), bytes_(bytes) {}
   uint64_t HeldBytes() const override { return held_; }
   uint64_t ReleaseMemory() override { return held_.exchange(0); }
   void Hold() { held_ = bytes_; }
@@ -37,8 +37,8 @@ class RegistryMemoryTest : public testing::Test {
   struct Sizes {
     uint64_t weights, activations_least, activations, cache_least, cache;
   };
-  static ModelNeeds NeedsOf(const Sizes& sizes) {
-    ModelNeeds needs;
+  static engine::ModelNeeds NeedsOf(const Sizes& sizes) {
+    engine::ModelNeeds needs;
     needs.least = {sizes.weights * kMb, sizes.activations_least * kMb, sizes.cache_least * kMb};
     needs.wanted = {sizes.weights * kMb, sizes.activations * kMb, sizes.cache * kMb};
     return needs;
@@ -50,14 +50,14 @@ class RegistryMemoryTest : public testing::Test {
     options.on_demand = true;
     options.now = now_;
     registry_ = std::make_unique<Registry>(
-        Devices(&backend_, megabytes * kMb), &metrics_,
-        [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+        devices::Devices(&backend_, megabytes * kMb), &metrics_,
+        [this](const ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
           std::this_thread::sleep_for(load_time_);  // a load that takes time
           if (while_loading_) while_loading_();
           if (const auto hook = hooks_.find("load " + spec.name); hook != hooks_.end()) {
             hook->second();
           }
-          EncoderParts parts = FakeParts(ModelTask::kEmbedding);
+          engine::EncoderParts parts = engine::FakeParts(families::ModelTask::kEmbedding);
           parts.weight_bytes = spec.granted.weights;
           parts.activation_bytes = spec.granted.activations;
           parts.cache_bytes = spec.granted.cache;
@@ -66,11 +66,11 @@ class RegistryMemoryTest : public testing::Test {
           runner->Hold();
           runners_[spec.name] = runner.get();
           parts.runners[0] = std::move(runner);
-          return std::unique_ptr<Model>(
-              std::make_unique<EncoderEngine>(std::move(parts), spec.options.encoder, &metrics_));
+          return std::unique_ptr<engine::Model>(std::make_unique<engine::EncoderEngine>(
+              std::move(parts), spec.options.encoder, &metrics_));
         },
         options,
-        [this](const ModelSpec& spec) -> Expected<ModelNeeds> {
+        [this](const ModelSpec& spec) -> Expected<engine::ModelNeeds> {
           return NeedsOf(sizes_.at(spec.name));
         },
         Registry::Fetcher{[this](const ModelSpec& spec) { return spec.name != away_; },
@@ -99,10 +99,10 @@ class RegistryMemoryTest : public testing::Test {
     return outcome.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
   }
   // Uses the model, and holds it in use with `lease`.
-  Status Use(const std::string& name, Lease<EncoderEngine>* lease = nullptr) {
+  Status Use(const std::string& name, Lease<engine::EncoderEngine>* lease = nullptr) {
     std::promise<Status> outcome;
     registry_->Await(name, {}, {}, [&](const Status& status) {
-      auto found = registry_->Find<EncoderEngine>(name);
+      auto found = registry_->Find<engine::EncoderEngine>(name);
       if (found.ok() && lease != nullptr) *lease = *found;
       outcome.set_value(status.ok() && !found.ok() ? found.status() : status);
     });
@@ -120,7 +120,7 @@ class RegistryMemoryTest : public testing::Test {
     return bytes;
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   std::map<std::string, Sizes> sizes_;
   std::map<std::string, HoldingRunner*> runners_;
   milliseconds load_time_{0};
@@ -130,7 +130,7 @@ class RegistryMemoryTest : public testing::Test {
   std::function<Status(const ModelSpec&)> fetch_ = [](const ModelSpec&) { return Status::Ok(); };
   std::atomic<int64_t> ticks_{0};
   std::function<Clock::time_point()> now_;
-  DryBackend backend_{DType::kF32};
+  program::DryBackend backend_{numbers::DType::kF32};
   std::unique_ptr<Registry> registry_;
 };
 
@@ -202,7 +202,7 @@ TEST_F(RegistryMemoryTest, PinnedModelsStay) {
 
 TEST_F(RegistryMemoryTest, AModelBesideOneInUseIsRefusedWithTheNumbers) {
   Serve(100, {{"a", {60, 0, 0, 0, 0}}, {"b", {60, 0, 0, 0, 0}}});
-  Lease<EncoderEngine> in_use;
+  Lease<engine::EncoderEngine> in_use;
   ASSERT_TRUE(Use("a", &in_use).ok());
   const Status refused = Use("b");
   EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
@@ -210,18 +210,18 @@ TEST_F(RegistryMemoryTest, AModelBesideOneInUseIsRefusedWithTheNumbers) {
   EXPECT_THAT(refused.message(), HasSubstr("'b' needs 60.0 MB (weights 60.0)"));
   EXPECT_THAT(refused.message(), HasSubstr("100.0 MB (--memory)"));
   EXPECT_THAT(refused.message(), HasSubstr("a (60.0 MB, in use)"));
-  in_use = Lease<EncoderEngine>();
+  in_use = Lease<engine::EncoderEngine>();
   EXPECT_TRUE(Use("b").ok());  // at once: a refusal is no failure
   EXPECT_EQ(Entry("a").state, ModelState::kAbsent);
 }
 
 TEST_F(RegistryMemoryTest, AModelWaitsForOneThatIsBrieflyInUse) {
   Serve(100, {{"a", {60, 0, 0, 0, 0}}, {"b", {60, 0, 0, 0, 0}}});
-  Lease<EncoderEngine> in_use;
+  Lease<engine::EncoderEngine> in_use;
   ASSERT_TRUE(Use("a", &in_use).ok());
   std::thread ends([&] {
     std::this_thread::sleep_for(milliseconds(50));  // the other request waits meanwhile
-    in_use = Lease<EncoderEngine>();
+    in_use = Lease<engine::EncoderEngine>();
   });
   EXPECT_TRUE(Use("b").ok());
   ends.join();
@@ -247,9 +247,10 @@ TEST_F(RegistryMemoryTest, RefusedModelsGoBehindThoseThatWaited) {
   constexpr int kEnough = 40;
   std::atomic<int> refused{0}, refused_before{-1};
   std::promise<void> asked, ended;
-  Lease<EncoderEngine> in_use;
-  registry_->Await("small", {}, {},
-                   [&](const Status&) { in_use = *registry_->Find<EncoderEngine>("small"); });
+  Lease<engine::EncoderEngine> in_use;
+  registry_->Await("small", {}, {}, [&](const Status&) {
+    in_use = *registry_->Find<engine::EncoderEngine>("small");
+  });
   std::function<void(const std::string&)> insist = [&](const std::string& name) {
     registry_->Await(name, {}, {}, [&, name](const Status& status) {
       EXPECT_FALSE(status.ok());
@@ -268,7 +269,7 @@ TEST_F(RegistryMemoryTest, RefusedModelsGoBehindThoseThatWaited) {
   EXPECT_TRUE(mini.get_future().get().ok());
   EXPECT_EQ(refused_before, 2);
   ended.get_future().wait();
-  in_use = Lease<EncoderEngine>();
+  in_use = Lease<engine::EncoderEngine>();
 }
 
 TEST_F(RegistryMemoryTest, ALoadThatCannotFitTouchesNoOtherModel) {
@@ -278,7 +279,7 @@ TEST_F(RegistryMemoryTest, ALoadThatCannotFitTouchesNoOtherModel) {
               {"x", {5, 5, 5, 0, 0}},
               {"y", {5, 5, 5, 0, 0}},
               {"z", {5, 5, 5, 0, 0}}});
-  Lease<EncoderEngine> in_use;
+  Lease<engine::EncoderEngine> in_use;
   ASSERT_TRUE(Use("chat", &in_use).ok());
   for (const char* name : {"x", "y", "z"}) ASSERT_TRUE(Use(name).ok());
   for (int tries = 0; tries < 2; ++tries) {
@@ -288,7 +289,7 @@ TEST_F(RegistryMemoryTest, ALoadThatCannotFitTouchesNoOtherModel) {
       EXPECT_GT(runners_[name]->HeldBytes(), 0u) << name;
     }
   }
-  in_use = Lease<EncoderEngine>();
+  in_use = Lease<engine::EncoderEngine>();
   EXPECT_TRUE(Use("big").ok());
 }
 
@@ -352,13 +353,13 @@ TEST_F(RegistryMemoryTest, AParkedModelThatFindsNoMemoryKeepsItsCharge) {
   HurryClock();
   Serve(100, {{"a", {30, 30, 30, 0, 0}}, {"b", {30, 30, 30, 0, 0}}});
   ASSERT_TRUE(Use("a").ok());
-  Lease<EncoderEngine> in_use;
+  Lease<engine::EncoderEngine> in_use;
   ASSERT_TRUE(Use("b", &in_use).ok());
   ASSERT_EQ(Entry("a").state, ModelState::kParked);
   EXPECT_EQ(Use("a").code(), StatusCode::kUnavailable);
   EXPECT_EQ(Entry("a").state, ModelState::kParked);
   EXPECT_EQ(Entry("a").bytes.weights, 30 * kMb);
-  in_use = Lease<EncoderEngine>();
+  in_use = Lease<engine::EncoderEngine>();
   EXPECT_TRUE(Use("a").ok());
   EXPECT_TRUE(Entry("a").error.ok());
 }
@@ -375,7 +376,7 @@ TEST_F(RegistryMemoryTest, AModelStaysAtLeastAsLongAsItsLoadTook) {
 TEST_F(RegistryMemoryTest, BatchesAndCachesAreCutToFit) {
   Serve(100, {{"a", {50, 10, 80, 10, 80}}});
   ASSERT_TRUE(Use("a").ok());
-  const ModelBytes bytes = Entry("a").bytes;
+  const engine::ModelBytes bytes = Entry("a").bytes;
   EXPECT_EQ(bytes.weights, 50 * kMb);
   EXPECT_EQ(bytes.activations, 25 * kMb);
   EXPECT_EQ(bytes.cache, 25 * kMb);
@@ -389,7 +390,7 @@ TEST_F(RegistryMemoryTest, ManyThreadsAndModelsUnderATightBudget) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 50; ++i) {
-        Lease<EncoderEngine> lease;
+        Lease<engine::EncoderEngine> lease;
         const Status status = Use(std::string(1, static_cast<char>('a' + (t + i) % 3)), &lease);
         ++(status.ok() ? served : status.code() == StatusCode::kUnavailable ? refused : other);
         const uint64_t taken = Taken();
@@ -406,4 +407,4 @@ TEST_F(RegistryMemoryTest, ManyThreadsAndModelsUnderATightBudget) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::registry

@@ -12,7 +12,7 @@
 #include "program/dry_backend.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,7 +28,7 @@ class RegistryTensorsTest : public testing::Test {
     registry_.reset();
     const bool own = std::none_of(references.begin(), references.end(),
                                   [](const auto& one) { return one.second == "embedder"; });
-    registry_ = std::make_unique<Registry>(Devices(&backend_, memory_bytes), &metrics_,
+    registry_ = std::make_unique<Registry>(devices::Devices(&backend_, memory_bytes), &metrics_,
                                            own ? Registry::Loader() : FakeLoader(), options);
     for (const auto& [name, reference] : references) {
       const Status added = registry_->Add(Spec(name, reference));
@@ -39,19 +39,19 @@ class RegistryTensorsTest : public testing::Test {
     ASSERT_TRUE(loaded.ok()) << loaded.ToString();
   }
   Registry::Loader FakeLoader() {
-    return [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
-      std::unique_ptr<Model> model;
-      if (IsBuiltinModel(spec.reference)) {
-        TensorEngineOptions options = spec.options.tensors;
+    return [this](const ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
+      std::unique_ptr<engine::Model> model;
+      if (engine::IsBuiltinModel(spec.reference)) {
+        engine::TensorEngineOptions options = spec.options.tensors;
         options.name = spec.name;
         options.version = spec.version;
         PENSTOCK_ASSIGN_OR_RETURN(
-            model, TensorEngine::Load(spec.reference, options, &backend_, &metrics_));
+            model, engine::TensorEngine::Load(spec.reference, options, &backend_, &metrics_));
       } else {
-        EncoderEngineOptions options;
+        engine::EncoderEngineOptions options;
         options.name = spec.name;
-        model =
-            std::make_unique<EncoderEngine>(FakeParts(ModelTask::kEmbedding), options, &metrics_);
+        model = std::make_unique<engine::EncoderEngine>(
+            engine::FakeParts(families::ModelTask::kEmbedding), options, &metrics_);
       }
       return model;
     };
@@ -65,41 +65,43 @@ class RegistryTensorsTest : public testing::Test {
   std::string File(const std::string& name) { return folder_.Write(name, "nothing of use"); }
 
   const TempFolder folder_;
-  Metrics metrics_;
-  DryBackend backend_{DType::kF32};
+  metrics::Metrics metrics_;
+  program::DryBackend backend_{numbers::DType::kF32};
   std::unique_ptr<Registry> registry_;
 };
 
 TEST_F(RegistryTensorsTest, EachFindGivesItsOwnModels) {
   Serve({{"text", "embedder"}, {"same", "builtin:identity"}});
-  EXPECT_EQ((*registry_->Find<TensorEngine>("same"))->name(), "same");
-  EXPECT_EQ((*registry_->Find<TensorEngine>(""))->name(), "same");  // the only one
-  EXPECT_EQ((*registry_->Find<EncoderEngine>(""))->name(), "text");
-  const Status text = registry_->Find<TensorEngine>("text").status();
+  EXPECT_EQ((*registry_->Find<engine::TensorEngine>("same"))->name(), "same");
+  EXPECT_EQ((*registry_->Find<engine::TensorEngine>(""))->name(), "same");  // the only one
+  EXPECT_EQ((*registry_->Find<engine::EncoderEngine>(""))->name(), "text");
+  const Status text = registry_->Find<engine::TensorEngine>("text").status();
   EXPECT_EQ(text.code(), StatusCode::kUnsupported);
   EXPECT_EQ(text.message(), "model 'text' takes texts, not tensors");
-  const Status tensors = registry_->Find<EncoderEngine>("same").status();
+  const Status tensors = registry_->Find<engine::EncoderEngine>("same").status();
   EXPECT_EQ(tensors.code(), StatusCode::kUnsupported);
   EXPECT_EQ(tensors.message(),
             "model 'same' takes and gives tensors; it gives no vectors and no scores of texts");
-  EXPECT_EQ(registry_->Find<DecoderEngine>("same").status().message(),
+  EXPECT_EQ(registry_->Find<engine::DecoderEngine>("same").status().message(),
             "model 'same' generates no text");
-  EXPECT_EQ(registry_->Find<TensorEngine>("other").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<engine::TensorEngine>("other").status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(RegistryTensorsTest, WithoutANameThereMustBeOne) {
   Serve({{"text", "embedder"}});
-  EXPECT_EQ(registry_->Find<TensorEngine>("").status().message(), "no tensor model is served");
+  EXPECT_EQ(registry_->Find<engine::TensorEngine>("").status().message(),
+            "no tensor model is served");
   Serve({{"a", "builtin:identity"}, {"b", "builtin:add"}});
-  const Status several = registry_->Find<TensorEngine>("").status();
+  const Status several = registry_->Find<engine::TensorEngine>("").status();
   EXPECT_EQ(several.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(several.message(), HasSubstr("'a', 'b'"));
   registry_->AcceptAnyName();
-  EXPECT_EQ(registry_->Find<TensorEngine>("c").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(registry_->Find<engine::TensorEngine>("c").status().code(),
+            StatusCode::kInvalidArgument);
   Serve({{"a", "builtin:identity"}});
   registry_->AcceptAnyName();
-  EXPECT_EQ((*registry_->Find<TensorEngine>("c"))->name(), "a");
-  EXPECT_EQ(registry_->Find<EncoderEngine>("c").status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ((*registry_->Find<engine::TensorEngine>("c"))->name(), "a");
+  EXPECT_EQ(registry_->Find<engine::EncoderEngine>("c").status().code(), StatusCode::kUnsupported);
 }
 
 TEST_F(RegistryTensorsTest, ListTellsWhatTheyDo) {
@@ -110,26 +112,28 @@ TEST_F(RegistryTensorsTest, ListTellsWhatTheyDo) {
   ASSERT_TRUE(registry_->Add(spec).ok());
   ASSERT_TRUE(registry_->WaitLoaded().ok());
   const auto entries = registry_->List();
-  EXPECT_EQ(*entries[0].purpose, ModelPurpose{.task = ModelTask::kEmbedding});
-  EXPECT_EQ(*entries[1].purpose, ModelPurpose{.capability = Capability::kTensors});
-  EXPECT_FALSE(entries[0].As<TensorEngine>());
-  EXPECT_FALSE(entries[1].As<EncoderEngine>());
-  ASSERT_TRUE(entries[1].As<TensorEngine>());
-  EXPECT_EQ(entries[1].As<TensorEngine>()->version(), 7);
+  EXPECT_EQ(*entries[0].purpose, engine::ModelPurpose{.task = families::ModelTask::kEmbedding});
+  EXPECT_EQ(*entries[1].purpose, engine::ModelPurpose{.capability = engine::Capability::kTensors});
+  EXPECT_FALSE(entries[0].As<engine::TensorEngine>());
+  EXPECT_FALSE(entries[1].As<engine::EncoderEngine>());
+  ASSERT_TRUE(entries[1].As<engine::TensorEngine>());
+  EXPECT_EQ(entries[1].As<engine::TensorEngine>()->version(), 7);
   EXPECT_EQ(entries[1].replicas, 3);
-  EXPECT_EQ(entries[1].As<TensorEngine>()->scheduler().replicas(), 3u);
+  EXPECT_EQ(entries[1].As<engine::TensorEngine>()->scheduler().replicas(), 3u);
   EXPECT_GT(entries[1].bytes.weights, 0u);
-  EXPECT_EQ(registry_->Look("", {.capability = Capability::kTensors})->name, "same");
-  EXPECT_TRUE(registry_->Look("same", {})->purpose.capability == Capability::kTensors);
-  EXPECT_FALSE(registry_->Look("same", {.capability = Capability::kGenerate}).has_value());
+  EXPECT_EQ(registry_->Look("", {.capability = engine::Capability::kTensors})->name, "same");
+  EXPECT_TRUE(registry_->Look("same", {})->purpose.capability == engine::Capability::kTensors);
+  EXPECT_FALSE(registry_->Look("same", {.capability = engine::Capability::kGenerate}).has_value());
 }
 
 TEST_F(RegistryTensorsTest, PurposesHaveNames) {
-  EXPECT_STREQ(ModelPurposeName({.capability = Capability::kTensors}), "tensors");
-  EXPECT_EQ(*ParseModelPurpose("tensors"), ModelPurpose{.capability = Capability::kTensors});
-  EXPECT_FALSE(ModelPurpose{.capability = Capability::kTensors} == ModelPurpose{});
+  EXPECT_STREQ(engine::ModelPurposeName({.capability = engine::Capability::kTensors}), "tensors");
+  EXPECT_EQ(*engine::ParseModelPurpose("tensors"),
+            engine::ModelPurpose{.capability = engine::Capability::kTensors});
+  EXPECT_FALSE(engine::ModelPurpose{.capability = engine::Capability::kTensors} ==
+               engine::ModelPurpose{});
   ModelSpec spec = Spec("same", "builtin:identity");
-  spec.purpose = ModelPurpose{.task = ModelTask::kReranking};
+  spec.purpose = engine::ModelPurpose{.task = families::ModelTask::kReranking};
   Registry registry(&backend_, &metrics_, nullptr, {.on_demand = true});
   EXPECT_THAT(registry.Add(spec).message(), HasSubstr("its task is tensors, not reranking"));
 }
@@ -137,25 +141,28 @@ TEST_F(RegistryTensorsTest, PurposesHaveNames) {
 TEST_F(RegistryTensorsTest, RequestsLoadThem) {
   Serve({{"same", "builtin:identity"}, {"other", "builtin:add"}}, {.on_demand = true});
   // What they do is known before.
-  EXPECT_TRUE(registry_->Look("same", {})->purpose.capability == Capability::kTensors);
-  EXPECT_TRUE(registry_->MustAwait("same", {.capability = Capability::kTensors}));
-  EXPECT_FALSE(registry_->MustAwait("same", {.capability = Capability::kGenerate}));
-  EXPECT_FALSE(registry_->MustAwait("same", {.task = ModelTask::kEmbedding}));
-  EXPECT_EQ(registry_->Find<TensorEngine>("same").status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(registry_->Look("same", {})->purpose.capability == engine::Capability::kTensors);
+  EXPECT_TRUE(registry_->MustAwait("same", {.capability = engine::Capability::kTensors}));
+  EXPECT_FALSE(registry_->MustAwait("same", {.capability = engine::Capability::kGenerate}));
+  EXPECT_FALSE(registry_->MustAwait("same", {.task = families::ModelTask::kEmbedding}));
+  EXPECT_EQ(registry_->Find<engine::TensorEngine>("same").status().code(),
+            StatusCode::kUnavailable);
   std::promise<Status> found;
-  registry_->Await("same", {.capability = Capability::kTensors}, {}, [&](const Status& status) {
-    found.set_value(status.ok() ? registry_->Find<TensorEngine>("same").status() : status);
-  });
+  registry_->Await(
+      "same", {.capability = engine::Capability::kTensors}, {}, [&](const Status& status) {
+        found.set_value(status.ok() ? registry_->Find<engine::TensorEngine>("same").status()
+                                    : status);
+      });
   EXPECT_TRUE(found.get_future().get().ok());
   EXPECT_EQ(registry_->List()[1].state, ModelState::kAbsent);
-  EXPECT_FALSE(registry_->MustAwait("same", {.capability = Capability::kTensors}));
+  EXPECT_FALSE(registry_->MustAwait("same", {.capability = engine::Capability::kTensors}));
   ASSERT_TRUE(registry_->Unload("same").get().ok());
-  EXPECT_TRUE(registry_->MustAwait("same", {.capability = Capability::kTensors}));
+  EXPECT_TRUE(registry_->MustAwait("same", {.capability = engine::Capability::kTensors}));
 }
 
 TEST_F(RegistryTensorsTest, UnloadWaitsForLeases) {
   Serve({{"same", "builtin:identity"}});
-  auto lease = registry_->Find<TensorEngine>("same");
+  auto lease = registry_->Find<engine::TensorEngine>("same");
   ASSERT_TRUE(lease.ok());
   const auto unloaded = registry_->Unload("same");
   EXPECT_EQ(unloaded.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
@@ -173,18 +180,18 @@ TEST_F(RegistryTensorsTest, ANewVersionTakesItsPlace) {
   spec.reference = "builtin:identity?batch=nothing";
   spec.version = 2;
   EXPECT_EQ(registry_->Replace(spec).get().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ((*registry_->Find<TensorEngine>("same"))->version(), 1);
+  EXPECT_EQ((*registry_->Find<engine::TensorEngine>("same"))->version(), 1);
   spec.reference = "builtin:identity?batch=8";
   spec.version = 3;
   ASSERT_TRUE(registry_->Replace(spec).get().ok());
-  EXPECT_EQ((*registry_->Find<TensorEngine>("same"))->version(), 3);
-  EXPECT_EQ((*registry_->Find<TensorEngine>("same"))->signature().max_batch_size, 8);
+  EXPECT_EQ((*registry_->Find<engine::TensorEngine>("same"))->version(), 3);
+  EXPECT_EQ((*registry_->Find<engine::TensorEngine>("same"))->signature().max_batch_size, 8);
 }
 
 TEST_F(RegistryTensorsTest, OneBudgetOfMemory) {
-  TensorEngineOptions options;
+  engine::TensorEngineOptions options;
   const std::string reference = "builtin:identity?shape=1024&batch=64";
-  const auto needs = TensorNeedsOf(reference, options);
+  const auto needs = engine::TensorNeedsOf(reference, options);
   ASSERT_TRUE(needs.ok());
   const uint64_t one = needs->wanted.total();
   EXPECT_GT(one, uint64_t{64} * 1024 * 4);
@@ -203,24 +210,24 @@ TEST_F(RegistryTensorsTest, OneBudgetOfMemory) {
 }
 
 TEST_F(RegistryTensorsTest, ReferencesAreToldByNamesOfFiles) {
-  EXPECT_EQ(TensorModelPath("builtin:x"), "builtin:x");
-  EXPECT_EQ(TensorModelPath("owner/name"), std::nullopt);
-  EXPECT_EQ(TensorModelPath(folder_.text()), std::nullopt);
-  EXPECT_EQ(TensorModelPath(folder_ / "missing.onnx"), std::nullopt);
+  EXPECT_EQ(engine::TensorModelPath("builtin:x"), "builtin:x");
+  EXPECT_EQ(engine::TensorModelPath("owner/name"), std::nullopt);
+  EXPECT_EQ(engine::TensorModelPath(folder_.text()), std::nullopt);
+  EXPECT_EQ(engine::TensorModelPath(folder_ / "missing.onnx"), std::nullopt);
   for (const char* name : {"a.onnx", "b.xml", "c.tflite", "d.pb"}) {
     const std::string path = File(name);
-    EXPECT_EQ(TensorModelPath(path), path);
+    EXPECT_EQ(engine::TensorModelPath(path), path);
   }
-  EXPECT_EQ(TensorModelPath(File("e.gguf")), std::nullopt);
-  EXPECT_EQ(TensorModelPath(folder_.text()), std::nullopt);  // none is called model
+  EXPECT_EQ(engine::TensorModelPath(File("e.gguf")), std::nullopt);
+  EXPECT_EQ(engine::TensorModelPath(folder_.text()), std::nullopt);  // none is called model
   File("m/model.onnx");
-  EXPECT_EQ(TensorModelPath(folder_ / "m"), folder_ / "m");
+  EXPECT_EQ(engine::TensorModelPath(folder_ / "m"), folder_ / "m");
   File("m/config.json");
-  EXPECT_EQ(TensorModelPath(folder_ / "m"), folder_ / "m");
+  EXPECT_EQ(engine::TensorModelPath(folder_ / "m"), folder_ / "m");
   File("m/tokenizer.json");  // a text model that was exported
-  EXPECT_EQ(TensorModelPath(folder_ / "m"), std::nullopt);
+  EXPECT_EQ(engine::TensorModelPath(folder_ / "m"), std::nullopt);
   File("s/saved_model.pb");
-  EXPECT_EQ(TensorModelPath(folder_ / "s"), folder_ / "s");
+  EXPECT_EQ(engine::TensorModelPath(folder_ / "s"), folder_ / "s");
 }
 
 TEST_F(RegistryTensorsTest, BrokenFilesFailByName) {
@@ -232,4 +239,4 @@ TEST_F(RegistryTensorsTest, BrokenFilesFailByName) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::registry

@@ -11,25 +11,26 @@
 #include "cpu/cpu_backend.h"
 #include "engine/fake_engine.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 using testing::HasSubstr;
 
 class RegistryTest : public testing::Test {
  protected:
-  std::unique_ptr<EncoderEngine> Make(const std::string& name, ModelTask task) {
-    EncoderEngineOptions options;
+  std::unique_ptr<engine::EncoderEngine> Make(const std::string& name, families::ModelTask task) {
+    engine::EncoderEngineOptions options;
     options.name = name;
-    return std::make_unique<EncoderEngine>(FakeParts(task), options, &metrics_);
+    return std::make_unique<engine::EncoderEngine>(engine::FakeParts(task), options, &metrics_);
   }
   Registry::Loader LoaderThat(std::function<void(const ModelSpec&)> waits) {
-    return [this, waits](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+    return [this, waits](const ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
       waits(spec);
       if (spec.reference == "broken") return Status::NotFound("no such folder");
-      return std::unique_ptr<Model>(Make(spec.options.encoder.name, spec.reference == "reranker"
-                                                                        ? ModelTask::kReranking
-                                                                        : ModelTask::kEmbedding));
+      return std::unique_ptr<engine::Model>(
+          Make(spec.options.encoder.name, spec.reference == "reranker"
+                                              ? families::ModelTask::kReranking
+                                              : families::ModelTask::kEmbedding));
     };
   }
   static ModelSpec Spec(std::string name, std::string reference,
@@ -41,7 +42,7 @@ class RegistryTest : public testing::Test {
     return spec;
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
 };
 
 TEST_F(RegistryTest, FindsByNameAliasAndTask) {
@@ -52,12 +53,15 @@ TEST_F(RegistryTest, FindsByNameAliasAndTask) {
   registry.StartLoading();
   ASSERT_TRUE(registry.WaitLoaded().ok());
   EXPECT_TRUE(registry.AllReady());
-  EXPECT_EQ((*registry.Find<EncoderEngine>("b"))->name(), "b");
-  EXPECT_EQ((*registry.Find<EncoderEngine>("default"))->name(), "a");
-  EXPECT_EQ((*registry.Find<EncoderEngine>(""))->name(), "a");
-  EXPECT_EQ((*registry.Find<EncoderEngine>("", ModelTask::kReranking))->name(), "b");
-  EXPECT_EQ((*registry.Find<EncoderEngine>("", ModelTask::kClassification))->name(), "a");
-  const Status unknown = registry.Find<EncoderEngine>("c").status();
+  EXPECT_EQ((*registry.Find<engine::EncoderEngine>("b"))->name(), "b");
+  EXPECT_EQ((*registry.Find<engine::EncoderEngine>("default"))->name(), "a");
+  EXPECT_EQ((*registry.Find<engine::EncoderEngine>(""))->name(), "a");
+  EXPECT_EQ((*registry.Find<engine::EncoderEngine>("", families::ModelTask::kReranking))->name(),
+            "b");
+  EXPECT_EQ(
+      (*registry.Find<engine::EncoderEngine>("", families::ModelTask::kClassification))->name(),
+      "a");
+  const Status unknown = registry.Find<engine::EncoderEngine>("c").status();
   EXPECT_EQ(unknown.code(), StatusCode::kNotFound);
   EXPECT_EQ(unknown.field(), "model");
   EXPECT_THAT(unknown.message(), HasSubstr("served: a, first, default, b"));
@@ -72,10 +76,10 @@ TEST_F(RegistryTest, TheLastPartOfANameIsAnAlias) {
   ASSERT_TRUE(registry.WaitLoaded().ok());
   for (const char* name : {"owner/embed", "embed"}) {
     ASSERT_TRUE(registry.Has(name)) << name;
-    EXPECT_EQ((*registry.Find<EncoderEngine>(name))->name(), "owner/embed");
+    EXPECT_EQ((*registry.Find<engine::EncoderEngine>(name))->name(), "owner/embed");
   }
   for (const char* name : {"cached/owner--rank", "owner--rank", "x/alias", "alias"}) {
-    EXPECT_EQ((*registry.Find<EncoderEngine>(name))->name(), "cached--owner--rank") << name;
+    EXPECT_EQ((*registry.Find<engine::EncoderEngine>(name))->name(), "cached--owner--rank") << name;
   }
   EXPECT_FALSE(registry.Has("owner"));
   const auto entries = registry.List();
@@ -83,7 +87,7 @@ TEST_F(RegistryTest, TheLastPartOfANameIsAnAlias) {
   EXPECT_EQ(entries[1].aliases,
             std::vector<std::string>({"x/alias", "cached/owner--rank", "owner--rank", "alias"}));
   EXPECT_EQ(entries[2].aliases, std::vector<std::string>());
-  EXPECT_THAT(registry.Find<EncoderEngine>("z").status().message(),
+  EXPECT_THAT(registry.Find<engine::EncoderEngine>("z").status().message(),
               HasSubstr("served: owner/embed, embed, "));
 }
 
@@ -107,20 +111,26 @@ TEST_F(RegistryTest, AnyNameMeansTheOneModelOfATask) {
   Registry registry(nullptr, &metrics_, LoaderThat([](const ModelSpec&) {}));
   ASSERT_TRUE(registry.Add(Spec("a", "embedder")).ok());
   ASSERT_TRUE(registry.Add(Spec("b", "reranker")).ok());
-  EXPECT_EQ(registry.Find<EncoderEngine>("x", ModelTask::kEmbedding).status().code(),
-            StatusCode::kNotFound);
+  EXPECT_EQ(
+      registry.Find<engine::EncoderEngine>("x", families::ModelTask::kEmbedding).status().code(),
+      StatusCode::kNotFound);
   registry.AcceptAnyName();
   // Before loading no task is known.
-  EXPECT_EQ(registry.Find<EncoderEngine>("x", ModelTask::kReranking).status().code(),
-            StatusCode::kUnavailable);
+  EXPECT_EQ(
+      registry.Find<engine::EncoderEngine>("x", families::ModelTask::kReranking).status().code(),
+      StatusCode::kUnavailable);
   registry.StartLoading();
   ASSERT_TRUE(registry.WaitLoaded().ok());
-  EXPECT_EQ((*registry.Find<EncoderEngine>("x", ModelTask::kEmbedding))->name(), "a");
-  EXPECT_EQ((*registry.Find<EncoderEngine>("x", ModelTask::kReranking))->name(), "b");
-  EXPECT_EQ((*registry.Find<EncoderEngine>("a", ModelTask::kReranking))->name(),
+  EXPECT_EQ((*registry.Find<engine::EncoderEngine>("x", families::ModelTask::kEmbedding))->name(),
+            "a");
+  EXPECT_EQ((*registry.Find<engine::EncoderEngine>("x", families::ModelTask::kReranking))->name(),
+            "b");
+  EXPECT_EQ((*registry.Find<engine::EncoderEngine>("a", families::ModelTask::kReranking))->name(),
             "a");  // it has that name
-  EXPECT_EQ((*registry.Find<EncoderEngine>("x", ModelTask::kClassification))->name(), "a");
-  EXPECT_EQ(registry.Find<EncoderEngine>("x").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(
+      (*registry.Find<engine::EncoderEngine>("x", families::ModelTask::kClassification))->name(),
+      "a");
+  EXPECT_EQ(registry.Find<engine::EncoderEngine>("x").status().code(), StatusCode::kNotFound);
   EXPECT_FALSE(registry.Has("x"));
 
   Registry two(nullptr, &metrics_, LoaderThat([](const ModelSpec&) {}));
@@ -129,14 +139,15 @@ TEST_F(RegistryTest, AnyNameMeansTheOneModelOfATask) {
   two.AcceptAnyName();
   two.StartLoading();
   ASSERT_TRUE(two.WaitLoaded().ok());
-  const Status shared = two.Find<EncoderEngine>("x", ModelTask::kEmbedding).status();
+  const Status shared =
+      two.Find<engine::EncoderEngine>("x", families::ModelTask::kEmbedding).status();
   EXPECT_EQ(shared.code(), StatusCode::kNotFound);
   EXPECT_THAT(shared.message(), HasSubstr("served: a, b"));
 
   Registry one(nullptr, &metrics_);
-  ASSERT_TRUE(one.AddLoaded(Make("a", ModelTask::kEmbedding)).ok());
+  ASSERT_TRUE(one.AddLoaded(Make("a", families::ModelTask::kEmbedding)).ok());
   one.AcceptAnyName();
-  EXPECT_EQ((*one.Find<EncoderEngine>("x"))->name(), "a");
+  EXPECT_EQ((*one.Find<engine::EncoderEngine>("x"))->name(), "a");
 }
 
 TEST_F(RegistryTest, NamesAreUnique) {
@@ -148,7 +159,7 @@ TEST_F(RegistryTest, NamesAreUnique) {
   EXPECT_EQ(registry.Add(Spec("c", "y", {"b"})).message(), "two models are named 'b': x and y");
   EXPECT_EQ(registry.Add(Spec("c", "y", {"c"})).message(), "the name 'c' is given twice to y");
   EXPECT_EQ(registry.Add(Spec("", "y")).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(registry.AddLoaded(Make("a", ModelTask::kEmbedding)).code(),
+  EXPECT_EQ(registry.AddLoaded(Make("a", families::ModelTask::kEmbedding)).code(),
             StatusCode::kInvalidArgument);
   for (size_t i = 1; i < Registry::kModelsMax; ++i) {
     ASSERT_TRUE(registry.Add(Spec("m" + std::to_string(i), "x")).ok());
@@ -168,17 +179,17 @@ TEST_F(RegistryTest, AModelBeingLoadedIsUnavailableAndTheOthersWork) {
   while (registry.List()[1].state != ModelState::kLoading) std::this_thread::yield();
   // What became of the first is told a moment after the second has begun.
   while (registry.List()[0].state != ModelState::kFailed) std::this_thread::yield();
-  const Status loading = registry.Find<EncoderEngine>("slow").status();
+  const Status loading = registry.Find<engine::EncoderEngine>("slow").status();
   EXPECT_EQ(loading.code(), StatusCode::kUnavailable);
   EXPECT_EQ(loading.retry_after_s(), 1);
-  const Status failed = registry.Find<EncoderEngine>("bad").status();
+  const Status failed = registry.Find<engine::EncoderEngine>("bad").status();
   EXPECT_EQ(failed.code(), StatusCode::kUnavailable);
   EXPECT_THAT(failed.message(), HasSubstr("no such folder"));
   gate.set_value();
   const Status first_failure = registry.WaitLoaded();
   EXPECT_EQ(first_failure.code(), StatusCode::kNotFound);
   EXPECT_THAT(first_failure.message(), HasSubstr("cannot load model 'bad'"));
-  EXPECT_TRUE(registry.Find<EncoderEngine>("slow").ok());
+  EXPECT_TRUE(registry.Find<engine::EncoderEngine>("slow").ok());
   EXPECT_FALSE(registry.AllReady());
 }
 
@@ -216,29 +227,30 @@ TEST_F(RegistryTest, AnExceptionFailsItsModelAndNoOther) {
   EXPECT_EQ(entries[2].error.code(), StatusCode::kInternal);
   EXPECT_THAT(entries[2].error.message(), HasSubstr("no such thing"));
   EXPECT_EQ(entries[3].error.code(), StatusCode::kInternal);
-  EXPECT_TRUE(registry.Find<EncoderEngine>("good").ok());
+  EXPECT_TRUE(registry.Find<engine::EncoderEngine>("good").ok());
 }
 
 // Real loading, with an allocation of the loader's thread that fails: the first, the second, ...
 TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfLoadingFailsTheModel) {
-  auto backend = NewCpuBackend({.threads = 1, .pin = false});
+  auto backend = cpu::NewCpuBackend({.threads = 1, .pin = false});
   ASSERT_TRUE(backend.ok());
-  EncoderEngineOptions options;
+  engine::EncoderEngineOptions options;
   options.scheduler.max_batch_tokens = 64;
   // Makes objects that are made once in a process.
   const std::string folder = PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize";
-  ASSERT_TRUE(EncoderEngine::Load(folder, options, backend->get(), &metrics_).ok());
+  ASSERT_TRUE(engine::EncoderEngine::Load(folder, options, backend->get(), &metrics_).ok());
   int failed = 0;
   for (const int64_t count : {int64_t{1}, int64_t{1} << 40}) {
     bool loaded = false;
     for (int64_t nth = 1; !loaded; nth += 1 + nth / 12) {
       std::optional<FailingNew> failing;
       Registry registry(
-          nullptr, &metrics_, [&](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+          nullptr, &metrics_,
+          [&](const ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
             failing.emplace(nth, count);
             PENSTOCK_ASSIGN_OR_RETURN(
-                std::unique_ptr<Model> model,
-                EncoderEngine::Load(spec.reference, options, backend->get(), &metrics_));
+                std::unique_ptr<engine::Model> model,
+                engine::EncoderEngine::Load(spec.reference, options, backend->get(), &metrics_));
             return model;
           });
       ASSERT_TRUE(registry.Add(Spec("a", folder)).ok());
@@ -264,12 +276,13 @@ TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfALoadAnswersThoseWhoWait) {
       options.on_demand = true;
       Registry registry(
           nullptr, &metrics_,
-          [&](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+          [&](const ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
             thread_local std::optional<FailingNew> failing;  // to the end of the loader's thread
             failing.emplace(nth, count);
             if (spec.name == "bad") return Status::NotFound("there is no such folder anywhere");
-            return std::unique_ptr<Model>(std::make_unique<EncoderEngine>(
-                FakeParts(ModelTask::kEmbedding), spec.options.encoder, &metrics_));
+            return std::unique_ptr<engine::Model>(std::make_unique<engine::EncoderEngine>(
+                engine::FakeParts(families::ModelTask::kEmbedding), spec.options.encoder,
+                &metrics_));
           },
           options);
       ASSERT_TRUE(registry.Add(Spec("a", "embedder")).ok());
@@ -295,12 +308,12 @@ TEST_F(RegistryTest, MetricsOfAModelAreThereBeforeItIsLoaded) {
 }
 
 TEST(Pooling, ParsesTheNamesOfTheLibraries) {
-  EXPECT_EQ(*ParsePoolingMode("mean"), PoolingMode::kMean);
-  EXPECT_EQ(*ParsePoolingMode("lasttoken"), PoolingMode::kLastToken);
-  const Status bad = ParsePoolingMode("median").status();
+  EXPECT_EQ(*engine::ParsePoolingMode("mean"), families::PoolingMode::kMean);
+  EXPECT_EQ(*engine::ParsePoolingMode("lasttoken"), families::PoolingMode::kLastToken);
+  const Status bad = engine::ParsePoolingMode("median").status();
   EXPECT_EQ(bad.field(), "pooling");
   EXPECT_THAT(bad.message(), HasSubstr("known: cls, mean"));
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::registry

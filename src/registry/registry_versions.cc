@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "registry/registry_impl.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 // Whether a load with this error may do better later, with the same files.
@@ -216,4 +216,4 @@ void Registry::Impl::Retire(Slot* slot) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::registry

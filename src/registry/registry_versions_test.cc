@@ -12,7 +12,7 @@
 #include "engine/fake_engine.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 using std::chrono::milliseconds;
@@ -26,18 +26,19 @@ class RegistryVersionsTest : public testing::Test {
  protected:
   // "broken" fails, "throws" does so by an exception, "reranker" is one.
   Registry::Loader Loader() {
-    return [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+    return [this](const ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
       ++loads_;
       PassGate();
       if (spec.reference == "broken") return Status::NotFound("no such folder");
       if (spec.reference == "throws") throw std::runtime_error("torn");
-      EncoderParts parts =
-          FakeParts(spec.reference == "reranker" ? ModelTask::kReranking : ModelTask::kEmbedding);
+      engine::EncoderParts parts =
+          engine::FakeParts(spec.reference == "reranker" ? families::ModelTask::kReranking
+                                                         : families::ModelTask::kEmbedding);
       parts.weight_bytes = spec.granted.weights;
-      EncoderEngineOptions options = spec.options.encoder;
+      engine::EncoderEngineOptions options = spec.options.encoder;
       options.revision = spec.reference;
-      return std::unique_ptr<Model>(
-          std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_));
+      return std::unique_ptr<engine::Model>(
+          std::make_unique<engine::EncoderEngine>(std::move(parts), options, &metrics_));
     };
   }
   static ModelSpec Spec(const std::string& name, int64_t version, std::string reference = "") {
@@ -49,8 +50,8 @@ class RegistryVersionsTest : public testing::Test {
   }
   void Serve(std::vector<ModelSpec> specs, RegistryOptions options = {},
              Registry::Sizer sizer = nullptr, uint64_t memory_bytes = 0) {
-    registry_ = std::make_unique<Registry>(Devices(nullptr, memory_bytes), &metrics_, Loader(),
-                                           options, std::move(sizer));
+    registry_ = std::make_unique<Registry>(devices::Devices(nullptr, memory_bytes), &metrics_,
+                                           Loader(), options, std::move(sizer));
     for (ModelSpec& spec : specs) ASSERT_TRUE(registry_->Add(std::move(spec)).ok());
     registry_->StartLoading();
     ASSERT_TRUE(registry_->WaitLoaded().ok());
@@ -62,7 +63,7 @@ class RegistryVersionsTest : public testing::Test {
   }
   // The version that Find gives; "" = none.
   std::string Found(const std::string& name) const {
-    const auto found = registry_->Find<EncoderEngine>(name);
+    const auto found = registry_->Find<engine::EncoderEngine>(name);
     return found.ok() ? (*found)->revision() : "";
   }
   Registry::Entry Entry(size_t i = 0) const { return registry_->List().at(i); }
@@ -97,7 +98,7 @@ class RegistryVersionsTest : public testing::Test {
   std::future<std::string> AwaitModel(const std::string& name) {
     auto got = std::make_shared<std::promise<std::string>>();
     registry_->Await(name, {}, {}, [this, name, got](const Status& status) {
-      const auto found = registry_->Find<EncoderEngine>(name);
+      const auto found = registry_->Find<engine::EncoderEngine>(name);
       got->set_value(!status.ok() ? status.message()
                      : found.ok() ? (*found)->revision()
                                   : found.status().message());
@@ -105,7 +106,7 @@ class RegistryVersionsTest : public testing::Test {
     return got->get_future();
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   std::atomic<int> loads_{0}, at_gate_{0};
   std::unique_ptr<std::promise<void>> gate_;
   std::mutex gate_mutex_;
@@ -124,7 +125,7 @@ TEST_F(RegistryVersionsTest, NobodyWhoAsksAllTheTimeIsRefusedOrGoesBack) {
     threads.emplace_back([&, name] {
       int seen = 0;
       while (!over) {
-        const auto found = registry_->Find<EncoderEngine>(name);
+        const auto found = registry_->Find<engine::EncoderEngine>(name);
         if (!found.ok()) {
           ++refused;
           continue;
@@ -154,7 +155,7 @@ TEST_F(RegistryVersionsTest, NobodyWhoAsksAllTheTimeIsRefusedOrGoesBack) {
 
 TEST_F(RegistryVersionsTest, LeasesOfTheOldVersionStayGoodAndItsSeriesGoesOn) {
   Serve({Spec("a", 1)}, {}, nullptr);
-  auto lease = *registry_->Find<EncoderEngine>("a");
+  auto lease = *registry_->Find<engine::EncoderEngine>("a");
   ASSERT_TRUE(registry_->Replace(Spec("a", 2)).get().ok());
   EXPECT_EQ(lease->revision(), "1");
   EXPECT_EQ(Found("a"), "2");
@@ -209,9 +210,10 @@ TEST_F(RegistryVersionsTest, NamesAndTaskChangeWithTheVersion) {
   ModelSpec next = Spec("a", 2, "reranker");
   next.aliases = {"new"};
   ASSERT_TRUE(registry_->Replace(std::move(next)).get().ok());
-  EXPECT_EQ((*registry_->Find<EncoderEngine>("new"))->task(), ModelTask::kReranking);
+  EXPECT_EQ((*registry_->Find<engine::EncoderEngine>("new"))->task(),
+            families::ModelTask::kReranking);
   ASSERT_TRUE(registry_->Replace(Spec("a", 3)).get().ok());
-  EXPECT_EQ(registry_->Find<EncoderEngine>("new").code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<engine::EncoderEngine>("new").code(), StatusCode::kNotFound);
 }
 
 TEST_F(RegistryVersionsTest, PinsStay) {
@@ -267,7 +269,7 @@ TEST_F(RegistryVersionsTest, AModelThatIsUnloadedMeanwhileStaysUnloaded) {
   ShutGate();
   const auto replaced = registry_->Replace(Spec("a", 2));
   WaitAtGate();
-  auto lease = *registry_->Find<EncoderEngine>("a");
+  auto lease = *registry_->Find<engine::EncoderEngine>("a");
   const auto unloaded = registry_->Unload("a");
   gate_->set_value();
   EXPECT_TRUE(replaced.get().ok());
@@ -298,10 +300,10 @@ TEST_F(RegistryVersionsTest, StopInTheMiddleEndsEveryWait) {
 
 TEST_F(RegistryVersionsTest, WhatIsRemovedIsUnloadedAfterItsRequests) {
   Serve({Spec("a", 1), Spec("b", 1)});
-  auto lease = *registry_->Find<EncoderEngine>("a");
+  auto lease = *registry_->Find<engine::EncoderEngine>("a");
   EXPECT_TRUE(registry_->Remove("a").ok());
   EXPECT_EQ(registry_->Remove("a").code(), StatusCode::kNotFound);
-  EXPECT_EQ(registry_->Find<EncoderEngine>("a").code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<engine::EncoderEngine>("a").code(), StatusCode::kNotFound);
   EXPECT_EQ(Found(""), "1");  // that of b
   EXPECT_EQ(registry_->List().size(), 1u);
   EXPECT_EQ(lease->revision(), "1");
@@ -312,7 +314,7 @@ TEST_F(RegistryVersionsTest, WhatIsRemovedIsUnloadedAfterItsRequests) {
   lease = {};
   EXPECT_TRUE(registry_->Remove("a").ok());
   EXPECT_TRUE(registry_->Remove("b").ok());
-  EXPECT_EQ(registry_->Find<EncoderEngine>("").code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<engine::EncoderEngine>("").code(), StatusCode::kNotFound);
   EXPECT_FALSE(registry_->AllReady());
 }
 
@@ -375,8 +377,8 @@ TEST_F(RegistryVersionsTest, AModelWithoutAGoodVersionKeepsNoOtherFromServing) {
 }
 
 TEST_F(RegistryVersionsTest, WithoutRoomForBothTheNewOneWaitsUntilTheOldOneIsIdle) {
-  const auto sizer = [](const ModelSpec& spec) -> Expected<ModelNeeds> {
-    ModelNeeds needs;
+  const auto sizer = [](const ModelSpec& spec) -> Expected<engine::ModelNeeds> {
+    engine::ModelNeeds needs;
     needs.least.weights = needs.wanted.weights = (spec.reference == "3" ? 200 : 60) * kMb;
     return needs;
   };
@@ -384,7 +386,7 @@ TEST_F(RegistryVersionsTest, WithoutRoomForBothTheNewOneWaitsUntilTheOldOneIsIdl
   options.on_demand = true;
   Serve({Spec("a", 1)}, options, sizer, 100 * kMb);
   EXPECT_EQ(AwaitModel("a").get(), "1");
-  auto lease = *registry_->Find<EncoderEngine>("a");
+  auto lease = *registry_->Find<engine::EncoderEngine>("a");
   const Status busy = registry_->Replace(Spec("a", 2)).get();
   EXPECT_EQ(busy.code(), StatusCode::kUnavailable);
   EXPECT_THAT(busy.message(), HasSubstr("(60.0 MB, in use)"));
@@ -399,4 +401,4 @@ TEST_F(RegistryVersionsTest, WithoutRoomForBothTheNewOneWaitsUntilTheOldOneIsIdl
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::registry

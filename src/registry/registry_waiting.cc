@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "registry/registry_impl.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 // How soon a wait ends after its client has left, and a model that is not to be kept after its use.
@@ -53,20 +53,21 @@ Registry::Impl::Slot* Registry::Impl::Target(const std::string& name, const Mode
     });
     return found == all.end() ? nullptr : *found;
   };
-  const auto first_of = [&](std::optional<ModelTask> task) {
+  const auto first_of = [&](std::optional<families::ModelTask> task) {
     return first([&](const Slot& slot) { return slot.Does(use.capability, task); });
   };
   Slot* const found = first_of(use.task);
   return found == nullptr && use.instead ? first_of(use.instead) : found;
 }
 
-bool Registry::MustAwait(const std::string& name, const ModelUse& use, Lease<Model>* hold) const {
+bool Registry::MustAwait(const std::string& name, const ModelUse& use,
+                         Lease<engine::Model>* hold) const {
   if (!impl_->options.on_demand) return false;
   Impl::Slot* const slot = impl_->Target(name, use);
   if (slot == nullptr) return false;
   if (hold == nullptr) return !slot->open();
   if (!slot->TryAdd()) return true;
-  *hold = Lease<Model>(slot, slot->model.get());
+  *hold = Lease<engine::Model>(slot, slot->model.get());
   return false;
 }
 
@@ -97,7 +98,7 @@ void Registry::Impl::Answer(std::list<Waiter>* answered, const Status& status,
       waiter.slot = nullptr;
       continue;
     }
-    waiter.held = Lease<Model>(slot, slot->model.get());
+    waiter.held = Lease<engine::Model>(slot, slot->model.get());
     ++slot->delivering;
     if (waiter.keep_alive) {
       slot->asked_keep = slot->MayKeep(*waiter.keep_alive, waiter.rules_models);
@@ -110,7 +111,7 @@ void Registry::Impl::Answer(std::list<Waiter>* answered, const Status& status,
     RunGuarded("a request that waited for its model", [&] { waiter.then(status); });
   }
   // May notify the reaper, which wants the lock.
-  for (Waiter& waiter : *answered) waiter.held = Lease<Model>();
+  for (Waiter& waiter : *answered) waiter.held = Lease<engine::Model>();
   lock->lock();
   for (const Waiter& waiter : *answered) {
     Slot* const slot = waiter.slot;
@@ -241,7 +242,7 @@ void Registry::Impl::Sweep(Clock::time_point now) {
     }
     // The last use ended since the keeper looked last.
     if (std::exchange(slot.was_used, false) && kept > KeepAlive(0)) slot.Use();
-    const std::chrono::nanoseconds idle(Nanoseconds(now) - slot.last_use_ns.load());
+    const std::chrono::nanoseconds idle(sched::Nanoseconds(now) - slot.last_use_ns.load());
     if (kept < KeepAlive(0) || idle < kept) continue;
     RunGuarded("model keeper", [&] {
       CloseIdle(&slot,
@@ -250,4 +251,4 @@ void Registry::Impl::Sweep(Clock::time_point now) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::registry

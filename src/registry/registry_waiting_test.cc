@@ -10,7 +10,7 @@
 #include "engine/fake_engine.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::registry {
 namespace {
 
 using std::chrono::milliseconds;
@@ -20,14 +20,15 @@ class RegistryWaitingTest : public testing::Test {
  protected:
   // "broken" cannot be loaded; "reranker" is one, all others embed.
   Registry::Loader Loader() {
-    return [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+    return [this](const ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
       ++loads_;
       if (while_loading_) while_loading_();
       if (spec.reference == "broken") return Status::NotFound("no such folder");
-      EncoderParts parts =
-          FakeParts(spec.reference == "reranker" ? ModelTask::kReranking : ModelTask::kEmbedding);
-      return std::unique_ptr<Model>(
-          std::make_unique<EncoderEngine>(std::move(parts), spec.options.encoder, &metrics_));
+      engine::EncoderParts parts =
+          engine::FakeParts(spec.reference == "reranker" ? families::ModelTask::kReranking
+                                                         : families::ModelTask::kEmbedding);
+      return std::unique_ptr<engine::Model>(std::make_unique<engine::EncoderEngine>(
+          std::move(parts), spec.options.encoder, &metrics_));
     };
   }
   static ModelSpec Spec(const std::string& name, const std::string& reference = "embedder") {
@@ -55,17 +56,18 @@ class RegistryWaitingTest : public testing::Test {
   }
   // The outcome of waiting, and whether the model was there then. `lease`, if any, holds it.
   Status AwaitNow(const std::string& name, const ModelUse& use = {},
-                  const RequestContext& context = {}, Lease<EncoderEngine>* lease = nullptr) {
+                  const RequestContext& context = {},
+                  Lease<engine::EncoderEngine>* lease = nullptr) {
     std::promise<Status> outcome;
     registry_->Await(name, use, context, [&](const Status& status) {
-      const auto found = registry_->Find<EncoderEngine>(name, use.task);
+      const auto found = registry_->Find<engine::EncoderEngine>(name, use.task);
       if (found.ok() && lease != nullptr) *lease = *found;
       outcome.set_value(status.ok() && !found.ok() ? found.status() : status);
     });
     return outcome.get_future().get();
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   std::atomic<int> loads_{0};
   std::function<void()> while_loading_;
   std::unique_ptr<Registry> registry_;
@@ -138,17 +140,18 @@ TEST_F(RegistryWaitingTest, AFailureGoesToThoseWhoWait) {
 
 TEST_F(RegistryWaitingTest, ARequestWithoutANameWaitsForTheModelThatDoesItsTask) {
   Serve({Spec("a"), Spec("b", "reranker"), Spec("c")});
-  EXPECT_TRUE(AwaitNow("", {.task = ModelTask::kReranking}).ok());
+  EXPECT_TRUE(AwaitNow("", {.task = families::ModelTask::kReranking}).ok());
   // What a model does is known once it was loaded, so the one before was loaded too.
   EXPECT_EQ(StateOf(0), ModelState::kReady);
   EXPECT_EQ(StateOf(1), ModelState::kReady);
   EXPECT_EQ(StateOf(2), ModelState::kAbsent);
   ASSERT_TRUE(registry_->Unload("b").get().ok());
   ASSERT_TRUE(registry_->Unload("a").get().ok());
-  EXPECT_TRUE(AwaitNow("", {.task = ModelTask::kReranking}).ok());
+  EXPECT_TRUE(AwaitNow("", {.task = families::ModelTask::kReranking}).ok());
   EXPECT_EQ(StateOf(0), ModelState::kAbsent);  // known to do something else
   // A reranker does where nothing classifies; c may.
-  const ModelUse classify = {.task = ModelTask::kClassification, .instead = ModelTask::kReranking};
+  const ModelUse classify = {.task = families::ModelTask::kClassification,
+                             .instead = families::ModelTask::kReranking};
   EXPECT_TRUE(registry_->MustAwait("", classify));
   ASSERT_TRUE(AwaitNow("c").ok());
   EXPECT_FALSE(registry_->MustAwait("", classify));
@@ -209,39 +212,39 @@ TEST_F(RegistryWaitingTest, IdleModelsLeaveAndPinnedOnesStay) {
 // Between the look at a model and the lease of it there may be an unload.
 TEST_F(RegistryWaitingTest, AHeldModelIsThereForFind) {
   Serve({Spec("a")}, milliseconds(10));
-  Lease<Model> hold;
+  Lease<engine::Model> hold;
   EXPECT_TRUE(registry_->MustAwait("a", {}, &hold));
   EXPECT_FALSE(hold);
-  Lease<EncoderEngine> lease;
+  Lease<engine::EncoderEngine> lease;
   ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
   ASSERT_FALSE(registry_->MustAwait("a", {}, &hold));
-  lease = Lease<EncoderEngine>();
+  lease = Lease<engine::EncoderEngine>();
   std::this_thread::sleep_for(milliseconds(60));  // longer than a model stays that is not held
-  EXPECT_TRUE(registry_->Find<EncoderEngine>("a").ok());
-  hold = Lease<Model>();
+  EXPECT_TRUE(registry_->Find<engine::EncoderEngine>("a").ok());
+  hold = Lease<engine::Model>();
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
 }
 
 TEST_F(RegistryWaitingTest, ATaskThatIsSaidIsKnownBeforeTheLoad) {
   std::vector<ModelSpec> specs = {Spec("a"), Spec("b", "reranker")};
-  specs[0].purpose = ParseModelPurpose("embed").value();
-  specs[1].purpose = ParseModelPurpose("reranking").value();
+  specs[0].purpose = engine::ParseModelPurpose("embed").value();
+  specs[1].purpose = engine::ParseModelPurpose("reranking").value();
   Serve(std::move(specs));
-  EXPECT_TRUE(AwaitNow("", {.task = ModelTask::kReranking}).ok());
+  EXPECT_TRUE(AwaitNow("", {.task = families::ModelTask::kReranking}).ok());
   EXPECT_EQ(StateOf(0), ModelState::kAbsent);
   EXPECT_EQ(StateOf(1), ModelState::kReady);
-  EXPECT_EQ(ParseModelPurpose("chat").status().field(), "task");
-  EXPECT_THAT(ParseModelPurpose("chat").status().message(), HasSubstr("known: embedding"));
-  EXPECT_TRUE(ParseModelPurpose("generate")->capability == Capability::kGenerate);
+  EXPECT_EQ(engine::ParseModelPurpose("chat").status().field(), "task");
+  EXPECT_THAT(engine::ParseModelPurpose("chat").status().message(), HasSubstr("known: embedding"));
+  EXPECT_TRUE(engine::ParseModelPurpose("generate")->capability == engine::Capability::kGenerate);
 }
 
 TEST_F(RegistryWaitingTest, AModelInUseStays) {
   Serve({Spec("a")}, milliseconds(10));
-  Lease<EncoderEngine> lease;
+  Lease<engine::EncoderEngine> lease;
   ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
   std::this_thread::sleep_for(milliseconds(60));  // longer than a model stays without use
   EXPECT_EQ(StateOf(0), ModelState::kReady);
-  lease = Lease<EncoderEngine>();
+  lease = Lease<engine::EncoderEngine>();
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
 }
 
@@ -305,4 +308,4 @@ TEST_F(RegistryWaitingTest, RequestsFindTheirModelsWhileTheseComeAndGo) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::registry

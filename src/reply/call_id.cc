@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 // SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
@@ -27,4 +27,4 @@ std::string CallId(ToolForm form, uint64_t seed, int index) {
   return id;
 }
 
-}  // namespace penstock
+}  // namespace penstock::reply

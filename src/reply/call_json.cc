@@ -5,7 +5,7 @@
 #include "common/json.h"
 #include "reply/json_space.h"
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 bool IsNameByte(char c) {
@@ -204,4 +204,4 @@ CallReader::Result CallNamed::InTag(char c) {
   return kArgs.starts_with(text_) || kCallId.starts_with(text_) ? Result::kMore : Result::kBad;
 }
 
-}  // namespace penstock
+}  // namespace penstock::reply

@@ -6,7 +6,7 @@
 #include "reply/call_reader.h"
 #include "reply/json_scanner.h"
 
-namespace penstock {
+namespace penstock::reply {
 
 // An object with "name" and "arguments", or "parameters", in either order; it begins with the first
 // byte. Arguments are an object, a string with an object in it, or null, "" or missing for {}.
@@ -67,4 +67,4 @@ class CallNamed : public CallReader {
   JsonScanner scanner_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::reply

@@ -8,7 +8,7 @@
 
 #include "reply/tool_set.h"
 
-namespace penstock {
+namespace penstock::reply {
 
 struct CallLimits {
   size_t json_depth_max = 48;   // a call whose arguments are nested deeper is text
@@ -69,4 +69,4 @@ class CallReader {
   bool closed_tag_ = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::reply

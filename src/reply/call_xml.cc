@@ -8,7 +8,7 @@
 #include "reply/json_space.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 constexpr std::string_view kFunctionEnd = "</function>";
@@ -138,10 +138,10 @@ size_t CallXml::MayEndAt() const {
   // A character that is not whole.
   size_t first = end;
   while (first > 0 && end - first < 4 &&
-         IsUtf8Continuation(static_cast<unsigned char>(text[first - 1])))
+         unicode::IsUtf8Continuation(static_cast<unsigned char>(text[first - 1])))
     --first;
   if (first > 0) {
-    const int length = Utf8Length(static_cast<unsigned char>(text[first - 1]));
+    const int length = unicode::Utf8Length(static_cast<unsigned char>(text[first - 1]));
     if (first - 1 + static_cast<size_t>(length) > end) end = first - 1;
   }
   // The line break before the tag.
@@ -193,4 +193,4 @@ CallReader::Result CallXml::End() {
   return Result::kDone;
 }
 
-}  // namespace penstock
+}  // namespace penstock::reply

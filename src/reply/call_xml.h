@@ -14,7 +14,7 @@
 
 #include "reply/call_reader.h"
 
-namespace penstock {
+namespace penstock::reply {
 
 // arguments() grows by whole parameters; a parameter that can only be a string grows with its text,
 // less what may still be the end of it.
@@ -56,4 +56,4 @@ class CallXml : public CallReader {
   size_t value_at_ = 0;   // the value's bytes before are in the arguments, or are its line break
 };
 
-}  // namespace penstock
+}  // namespace penstock::reply

@@ -4,7 +4,7 @@
 
 #include "reply/json_space.h"
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -184,4 +184,4 @@ JsonScanner::Result JsonScanner::InNumber(char c) {
   return BehindValue(c);
 }
 
-}  // namespace penstock
+}  // namespace penstock::reply

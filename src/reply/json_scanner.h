@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace penstock {
+namespace penstock::reply {
 
 // Not thread-safe. Strict: no raw control characters in strings, no lone surrogates, no whitespace
 // before the value. Bytes of 0x80 and more are taken in strings; that they are UTF-8 is the
@@ -68,4 +68,4 @@ class JsonScanner {
   const char* rest_ = nullptr;  // of true, false, null
 };
 
-}  // namespace penstock
+}  // namespace penstock::reply

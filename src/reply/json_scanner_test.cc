@@ -9,7 +9,7 @@
 
 #include "common/json.h"
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 using Result = JsonScanner::Result;
@@ -97,4 +97,4 @@ TEST(JsonScanner, AgreesWithTheParserOnRandomTexts) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::reply

@@ -9,7 +9,7 @@
 #include "reply/call_xml.h"
 #include "reply/reply_test_util.h"
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 constexpr ToolForm kHermes = ToolForm::kHermes, kLlama = ToolForm::kLlama,
@@ -430,4 +430,4 @@ TEST(QwenCoderCalls, WhatIsNoCallIsContent) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::reply

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 bool Has(std::string_view text, std::string_view part) {
@@ -77,4 +77,4 @@ std::vector<std::string> MarkerTokens(const ReplyFormat& format) {
   return tokens;
 }
 
-}  // namespace penstock
+}  // namespace penstock::reply

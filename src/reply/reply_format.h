@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::reply {
 
 enum class ToolForm {
   kNone,       // calls are not recognised: all is text
@@ -50,4 +50,4 @@ bool PromptOpensThinking(const ReplyFormat& format, std::string_view prompt);
 // have them, though special tokens are left out of text otherwise.
 std::vector<std::string> MarkerTokens(const ReplyFormat& format);
 
-}  // namespace penstock
+}  // namespace penstock::reply

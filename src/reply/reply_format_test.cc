@@ -9,7 +9,7 @@
 
 #include "common/json.h"
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 TEST(ReplyFormat, ByMarkers) {
@@ -115,4 +115,4 @@ TEST(ReplyFormat, RealTemplates) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::reply

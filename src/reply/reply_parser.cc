@@ -7,7 +7,7 @@
 #include "reply/call_xml.h"
 #include "reply/json_space.h"
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 using Kind = ReplyDelta::Kind;
@@ -328,4 +328,4 @@ void ReplyParser::EmitContent(std::string_view text) {
   Emit(Kind::kContent, text);
 }
 
-}  // namespace penstock
+}  // namespace penstock::reply

@@ -36,7 +36,7 @@
 #include "reply/reply_format.h"
 #include "reply/tool_set.h"
 
-namespace penstock {
+namespace penstock::reply {
 
 struct ReplyDelta {
   enum class Kind {
@@ -143,4 +143,4 @@ class ReplyParser {
   int calls_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::reply

@@ -9,7 +9,7 @@
 #include "reply/call_id.h"
 #include "reply/reply_test_util.h"
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 ReplyOptions Thinking(bool begins = false) {
@@ -251,4 +251,4 @@ TEST(ReplyParser, Ids) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::reply

@@ -15,7 +15,7 @@
 #include "common/json.h"
 #include "reply/reply_parser.h"
 
-namespace penstock {
+namespace penstock::reply {
 
 struct TestCall {
   std::string name, arguments, id, raw;
@@ -174,4 +174,4 @@ inline std::string CallsOf(const TestReply& reply) {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::reply

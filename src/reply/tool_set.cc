@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 enum Type : unsigned {
@@ -134,4 +134,4 @@ std::string TypedParameters::Json(std::string_view key, std::string_view text) c
   return json;
 }
 
-}  // namespace penstock
+}  // namespace penstock::reply

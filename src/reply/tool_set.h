@@ -10,7 +10,7 @@
 
 #include "common/json.h"
 
-namespace penstock {
+namespace penstock::reply {
 
 struct ReplyTool {
   std::string name;
@@ -53,4 +53,4 @@ class TypedParameters {
   std::optional<JsonDocument> schema_;  // nullopt: not given, or not JSON
 };
 
-}  // namespace penstock
+}  // namespace penstock::reply

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace penstock {
+namespace penstock::reply {
 namespace {
 
 std::string Typed(const std::string& schema, std::string_view text) {
@@ -63,4 +63,4 @@ TEST(ToolSet, FindsByName) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::reply

@@ -9,7 +9,7 @@
 #include "common/seeded_hash.h"
 #include "routes/batch_runner.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr std::string_view kIdPrefix = "{\"id\":\"batch_req_";
@@ -55,17 +55,18 @@ Expected<BatchLine> ParseBatchLine(std::string_view text, const std::string& end
   return line;
 }
 
-Expected<std::vector<BatchError>> CheckBatchFile(const std::string& path,
-                                                 const std::string& endpoint, int64_t* lines,
-                                                 const CancelToken* cancel) {
-  std::vector<BatchError> errors;
+Expected<std::vector<jobs::BatchError>> CheckBatchFile(const std::string& path,
+                                                       const std::string& endpoint, int64_t* lines,
+                                                       const CancelToken* cancel) {
+  std::vector<jobs::BatchError> errors;
   SeededSet<std::string> ids;
   std::ifstream file(path, std::ios::binary);
   std::string text;
   int64_t number = 0;
   *lines = 0;
   if (!file && errno == ENOENT) {
-    return std::vector<BatchError>{{"missing_file", "the input file is gone", "input_file_id", 0}};
+    return std::vector<jobs::BatchError>{
+        {"missing_file", "the input file is gone", "input_file_id", 0}};
   }
   if (!file) return CannotRead(path);
   while (errors.size() < kBatchErrorsMax && std::getline(file, text)) {
@@ -136,4 +137,4 @@ Expected<std::vector<int64_t>> ReadAnswered(const std::string& path, uint64_t* w
   return numbers;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "jobs/batch_store.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 struct BatchLine {
   int64_t number = 0;  // from 1
@@ -30,9 +30,9 @@ Expected<BatchLine> ParseBatchLine(std::string_view text, const std::string& end
 // requests it has. Blank lines are passed over. A file that is gone is an error of it;
 // kUnavailable: it cannot be read now; kCancelled, looked at before each line (null: never).
 inline constexpr size_t kBatchErrorsMax = 100;
-Expected<std::vector<BatchError>> CheckBatchFile(const std::string& path,
-                                                 const std::string& endpoint, int64_t* lines,
-                                                 const CancelToken* cancel = nullptr);
+Expected<std::vector<jobs::BatchError>> CheckBatchFile(const std::string& path,
+                                                       const std::string& endpoint, int64_t* lines,
+                                                       const CancelToken* cancel = nullptr);
 
 // One line of a result file, with its end. `body` is JSON.
 void AppendBatchAnswer(const BatchLine& line, int http_status, std::string_view request_id,
@@ -45,4 +45,4 @@ void AppendBatchError(const BatchLine& line, std::string_view code, std::string_
 // kUnavailable: it cannot be read now.
 Expected<std::vector<int64_t>> ReadAnswered(const std::string& path, uint64_t* whole_bytes);
 
-}  // namespace penstock
+}  // namespace penstock::routes

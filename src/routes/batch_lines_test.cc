@@ -10,7 +10,7 @@
 #include "common/temp_folder_test_util.h"
 #include "routes/query.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using testing::ElementsAre;
@@ -138,4 +138,4 @@ TEST_F(BatchFileTest, IdsOfOneHashTakeNoLonger) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

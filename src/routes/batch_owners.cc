@@ -6,52 +6,52 @@
 #include "frontend/key_ring.h"
 #include "routes/batch_runner.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 Status BatchRunner::OpenStores() {
-  PENSTOCK_ASSIGN_OR_RETURN(files_,
-                            FileStore::Open(options_.batch_folder, options_.batch_folder_bytes));
-  PENSTOCK_ASSIGN_OR_RETURN(batches_, BatchStore::Open(options_.batch_folder));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      files_, jobs::FileStore::Open(options_.batch_folder, options_.batch_folder_bytes));
+  PENSTOCK_ASSIGN_OR_RETURN(batches_, jobs::BatchStore::Open(options_.batch_folder));
   const auto owner_of = [this](const std::string& owner) {
-    return OwnerKey::IsName(owner) ? owner_key_.IdOf(owner) : owner;
+    return jobs::OwnerKey::IsName(owner) ? owner_key_.IdOf(owner) : owner;
   };
   PENSTOCK_RETURN_IF_ERROR(files_->ChangeOwners(owner_of));
   PENSTOCK_RETURN_IF_ERROR(batches_->ChangeOwners(owner_of));
-  RemoveUnusedOutputs(files_.get(), *batches_);
-  for (const Batch& batch : batches_->ListUnfinished()) {
+  jobs::RemoveUnusedOutputs(files_.get(), *batches_);
+  for (const jobs::Batch& batch : batches_->ListUnfinished()) {
     if (batch.output_file_id.empty()) files_->KeepPlacesAgain(batch.id, batch.owner, kOutputs);
   }
   return Status::Ok();
 }
 
-std::string BatchRunner::OwnerOf(const HttpRequest& request) const {
+std::string BatchRunner::OwnerOf(const http::HttpRequest& request) const {
   if (request.key_number == 0) return "";
-  return owner_key_.IdOf(OwnerNameOf(ApiKeys::KeyOf(request)));
+  return owner_key_.IdOf(frontend::OwnerNameOf(frontend::ApiKeys::KeyOf(request)));
 }
 
-bool BatchRunner::IsAdmin(const HttpRequest& request) const {
+bool BatchRunner::IsAdmin(const http::HttpRequest& request) const {
   return !keys_->Get()->admins.empty() && request.context.rules_models;
 }
 
-std::vector<StoredFile> BatchRunner::FilesOfGoneKeys() const {
+std::vector<jobs::StoredFile> BatchRunner::FilesOfGoneKeys() const {
   const auto sets = keys_->Get();
   std::set<std::string> owners;
   if (!sets->Required()) owners.insert("");
-  for (const ApiKeys* const keys : {&sets->users, &sets->bulk, &sets->admins}) {
+  for (const frontend::ApiKeys* const keys : {&sets->users, &sets->bulk, &sets->admins}) {
     for (const std::string& name : keys->owner_names()) owners.insert(owner_key_.IdOf(name));
   }
-  return files_->ListIf([&](const StoredFile& file) { return !owners.contains(file.owner); });
+  return files_->ListIf([&](const jobs::StoredFile& file) { return !owners.contains(file.owner); });
 }
 
 void BatchRunner::TellOfGoneKeys() const {
-  const std::vector<StoredFile> files = FilesOfGoneKeys();
+  const std::vector<jobs::StoredFile> files = FilesOfGoneKeys();
   if (files.empty()) return;
   uint64_t bytes = 0;
-  for (const StoredFile& file : files) bytes += file.bytes;
+  for (const jobs::StoredFile& file : files) bytes += file.bytes;
   LogWarn(
       "{} files with {} bytes in {} are of keys that are gone; with a key of an administrator "
       "GET /v1/files?owner=gone lists them, DELETE /v1/files/ID?owner=gone deletes one",
       files.size(), bytes, options_.batch_folder);
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -25,7 +25,7 @@
 #include "routes/inner_call.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr const char* kEndpoints[] = {"/v1/embeddings", "/v1/chat/completions", "/v1/completions"};
@@ -49,7 +49,7 @@ struct LineAnswer {
   BatchLine line;
   int tries = 0;
   std::string request_id;
-  Exchange::Print print;
+  http::Exchange::Print print;
 };
 
 // Where answers go; outlives the runner where a request does. Lists, so that an answer that has
@@ -75,7 +75,7 @@ bool MayPass(const Status& status) {
 // A batch's place among those that run, for as long as this lives, and what ends its requests.
 class BatchRunner::Turn {
  public:
-  Turn(BatchRunner* runner, Batch given) : batch(std::move(given)), runner_(runner) {
+  Turn(BatchRunner* runner, jobs::Batch given) : batch(std::move(given)), runner_(runner) {
     runner_->running_[batch.owner] = this;  // the caller has the mutex
   }
   ~Turn() {
@@ -116,7 +116,7 @@ class BatchRunner::Turn {
     lines_.erase(number);
   }
 
-  const Batch batch;
+  const jobs::Batch batch;
 
  private:
   BatchRunner* const runner_;
@@ -129,7 +129,7 @@ class BatchRunner::Turn {
 class BatchRunner::Run {
  public:
   // `batch`: as it was begun.
-  Run(BatchRunner* runner, Turn* turn, Batch batch)
+  Run(BatchRunner* runner, Turn* turn, jobs::Batch batch)
       : runner_(runner),
         turn_(turn),
         batch_(std::move(batch)),
@@ -156,7 +156,7 @@ class BatchRunner::Run {
   }
 
   // Whether it is over; else it goes on in its next turn, or after a restart.
-  Expected<BatchStatus> Go() {
+  Expected<jobs::BatchStatus> Go() {
     auto look = Clock::now() + BatchRunner::kSlice;
     bool yields = false;
     for (;;) {
@@ -171,16 +171,16 @@ class BatchRunner::Run {
       if (under_way_ == 0 && (!submits || (again_.empty() && at_end_))) break;
       PENSTOCK_RETURN_IF_ERROR(TakeAnswers());
     }
-    if (again_.empty() && at_end_ && !lost_) return BatchStatus::kCompleted;
-    if (runner_->IsStopping()) return BatchStatus::kInProgress;
-    if (turn_->cancelled()) return BatchStatus::kCancelled;
-    if (yields && !IsLate()) return BatchStatus::kInProgress;
+    if (again_.empty() && at_end_ && !lost_) return jobs::BatchStatus::kCompleted;
+    if (runner_->IsStopping()) return jobs::BatchStatus::kInProgress;
+    if (turn_->cancelled()) return jobs::BatchStatus::kCancelled;
+    if (yields && !IsLate()) return jobs::BatchStatus::kInProgress;
     PENSTOCK_RETURN_IF_ERROR(WriteLate());
-    return BatchStatus::kExpired;
+    return jobs::BatchStatus::kExpired;
   }
 
  private:
-  bool IsLate() const { return UnixSeconds() >= batch_.expires; }
+  bool IsLate() const { return jobs::UnixSeconds() >= batch_.expires; }
 
   // Lines with an answer, of an earlier run.
   Status FindAnswered() {
@@ -203,7 +203,7 @@ class BatchRunner::Run {
     }
     return runner_->batches_
         ->Update(batch_.id, false,
-                 [&](Batch* batch) {
+                 [&](jobs::Batch* batch) {
                    batch->lines_completed = counts[0];
                    batch->lines_failed = counts[1];
                  })
@@ -213,7 +213,7 @@ class BatchRunner::Run {
   Status Count(int64_t completed, int64_t failed) {
     return runner_->batches_
         ->Update(batch_.id, false,
-                 [&](Batch* batch) {
+                 [&](jobs::Batch* batch) {
                    batch->lines_completed += completed;
                    batch->lines_failed += failed;
                  })
@@ -296,17 +296,17 @@ class BatchRunner::Run {
   }
 
   void Submit(LineAnswer answer) {
-    auto request = std::make_shared<HttpRequest>();
+    auto request = std::make_shared<http::HttpRequest>();
     request->method = "POST";
     request->target = request->path = batch_.endpoint;
-    request->id = NewRequestId();
+    request->id = http::NewRequestId();
     request->remote = "batch";
     request->route = route_index_;
     request->begin = Clock::now();
     request->context.priority = Priority::kBulk;
     request->context.cancel = turn_->NewLine(answer.line.number);
     request->context.client = SeededHash()(batch_.owner);
-    request->context.cache_salt = CacheSaltOf(runner_->options_.cache_secret, batch_.owner);
+    request->context.cache_salt = cache::CacheSaltOf(runner_->options_.cache_secret, batch_.owner);
     request->context.memory = runner_->service_->NewRequestMemory(Priority::kBulk);
     std::string body = answer.line.body;
     request->body_bytes = body.size();
@@ -316,7 +316,7 @@ class BatchRunner::Run {
     ++under_way_;
     const auto line = std::make_shared<std::list<LineAnswer>>();
     line->push_back(std::move(answer));
-    const auto done = [answers = answers_, line](Exchange::Print print) {
+    const auto done = [answers = answers_, line](http::Exchange::Print print) {
       line->front().print = std::move(print);
       const std::lock_guard lock(answers->mutex);
       answers->ready.splice(answers->ready.end(), *line);
@@ -348,7 +348,7 @@ class BatchRunner::Run {
     for (LineAnswer& answer : ready) {
       if (--under_way_ == 0) alone_ = false;
       turn_->EndLine(answer.line.number);
-      HttpResponse response = PrintOf(answer);
+      http::HttpResponse response = PrintOf(answer);
       if (Repeats(response.status, answer)) continue;
       starts_.Forget(answer.line.number);
       const bool good = response.status < 400;
@@ -367,7 +367,7 @@ class BatchRunner::Run {
     return Count(completed, failed);
   }
 
-  HttpResponse PrintOf(const LineAnswer& answer) const {
+  http::HttpResponse PrintOf(const LineAnswer& answer) const {
     try {
       if (answer.print) return answer.print();
       return PrintError(route_->error_body, Status::Internal("the request was lost"),
@@ -417,8 +417,8 @@ class BatchRunner::Run {
 
   BatchRunner* const runner_;
   Turn* turn_;  // null between its turns
-  const Batch batch_;
-  StartRecord starts_;
+  const jobs::Batch batch_;
+  jobs::StartRecord starts_;
   const Route* route_ = nullptr;
   int32_t route_index_ = -1;
   const std::shared_ptr<LineAnswers> answers_ = std::make_shared<LineAnswers>();
@@ -461,8 +461,10 @@ class BatchRunner::Hold {
   const std::multiset<std::string>::iterator place_;
 };
 
-BatchRunner::BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options,
-                         std::shared_ptr<const KeyRing> keys, OwnerKey owner_key, FileLock lock)
+BatchRunner::BatchRunner(api::Service* service, metrics::Metrics* metrics,
+                         const http::ServerOptions& options,
+                         std::shared_ptr<const frontend::KeyRing> keys, jobs::OwnerKey owner_key,
+                         FileLock lock)
     : service_(service),
       metrics_(metrics),
       options_(options),
@@ -470,18 +472,18 @@ BatchRunner::BatchRunner(Service* service, Metrics* metrics, const ServerOptions
       owner_key_(std::move(owner_key)),
       lock_(std::move(lock)) {}
 
-Expected<std::unique_ptr<BatchRunner>> BatchRunner::Start(Service* service, Metrics* metrics,
-                                                          const ServerOptions& options,
-                                                          std::shared_ptr<const KeyRing> keys) {
+Expected<std::unique_ptr<BatchRunner>> BatchRunner::Start(
+    api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& options,
+    std::shared_ptr<const frontend::KeyRing> keys) {
   if (std::error_code error; !std::filesystem::exists(options.batch_folder, error)) {
-    PENSTOCK_RETURN_IF_ERROR(MakePrivateFolder(options.batch_folder));
+    PENSTOCK_RETURN_IF_ERROR(jobs::MakePrivateFolder(options.batch_folder));
   }
   PENSTOCK_ASSIGN_OR_RETURN(auto lock, FileLock::Try(options.batch_folder + "/lock"));
   if (!lock) {
     return Status(StatusCode::kUnavailable,
                   "another server has the folder " + options.batch_folder);
   }
-  PENSTOCK_ASSIGN_OR_RETURN(OwnerKey owner_key, OwnerKey::Open(options.batch_folder));
+  PENSTOCK_ASSIGN_OR_RETURN(jobs::OwnerKey owner_key, jobs::OwnerKey::Open(options.batch_folder));
   std::unique_ptr<BatchRunner> runner(new BatchRunner(service, metrics, options, std::move(keys),
                                                       std::move(owner_key), *std::move(lock)));
   PENSTOCK_RETURN_IF_ERROR(runner->OpenStores());
@@ -529,12 +531,12 @@ Status BatchRunner::RemoveFile(const std::string& id, const std::string& owner) 
   return files_->Remove(id, owner);
 }
 
-Expected<Batch> BatchRunner::Submit(Batch batch) {
+Expected<jobs::Batch> BatchRunner::Submit(jobs::Batch batch) {
   if (const auto file = files_->Get(batch.input_file_id, batch.owner); !file.ok()) {
     return Status(file.code(), file.status().message(), "input_file_id");
   }
-  batch.expires = UnixSeconds() + kWindowS;
-  const std::string id = batch.id = NewStoredId(kBatchPrefix);
+  batch.expires = jobs::UnixSeconds() + kWindowS;
+  const std::string id = batch.id = jobs::NewStoredId(jobs::kBatchPrefix);
   PENSTOCK_RETURN_IF_ERROR(files_->KeepPlaces(id, batch.owner, kOutputs));
   auto added = batches_->Add(std::move(batch));
   if (!added.ok()) {
@@ -546,7 +548,7 @@ Expected<Batch> BatchRunner::Submit(Batch batch) {
   return added;
 }
 
-Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& owner) {
+Expected<jobs::Batch> BatchRunner::Cancel(const std::string& id, const std::string& owner) {
   PENSTOCK_RETURN_IF_ERROR(batches_->Get(id, owner).status());
   const auto find = [&]() -> Turn* {  // under mutex_; null: it does not run
     const auto turn = running_.find(owner);
@@ -559,15 +561,15 @@ Expected<Batch> BatchRunner::Cancel(const std::string& id, const std::string& ow
     // One that has run ends in its next turn, with the files it has.
     if (find() == nullptr && !paused_.contains(id)) hold.emplace(this, id);
   }
-  PENSTOCK_ASSIGN_OR_RETURN(Batch batch, batches_->Update(id, true, [&](Batch* each) {
-    if (IsOver(each->status)) return;
-    each->cancelling = UnixSeconds();
-    each->status = BatchStatus::kCancelling;
+  PENSTOCK_ASSIGN_OR_RETURN(jobs::Batch batch, batches_->Update(id, true, [&](jobs::Batch* each) {
+    if (jobs::IsOver(each->status)) return;
+    each->cancelling = jobs::UnixSeconds();
+    each->status = jobs::BatchStatus::kCancelling;
     if (!hold) return;
     each->cancelled = each->cancelling;
-    each->status = BatchStatus::kCancelled;
+    each->status = jobs::BatchStatus::kCancelled;
   }));
-  if (IsOver(batch.status)) files_->ReleasePlaces(id);
+  if (jobs::IsOver(batch.status)) files_->ReleasePlaces(id);
   const std::lock_guard lock(mutex_);
   // None any more: its thread was held up by the disk, and finds it cancelled the next time.
   if (Turn* const turn = find()) turn->Cancel();
@@ -586,28 +588,29 @@ void BatchRunner::Pause() {
 
 // Checks the input, and makes the files of results. Its status is kFailed where the input is at
 // fault.
-Expected<Batch> BatchRunner::Begin(const Batch& batch, const CancelToken& cancel) {
+Expected<jobs::Batch> BatchRunner::Begin(const jobs::Batch& batch, const CancelToken& cancel) {
   int64_t lines = 0;
   PENSTOCK_ASSIGN_OR_RETURN(
-      std::vector<BatchError> errors,
+      std::vector<jobs::BatchError> errors,
       CheckBatchFile(files_->PathOf(batch.input_file_id), batch.endpoint, &lines, &cancel));
   std::vector<std::string> ids;
   Status begun;
   if (errors.empty()) begun = MakeOutputs(batch, &ids);
   if (begun.ok()) {
-    auto updated = batches_->Update(batch.id, true, [&](Batch* each) {
+    auto updated = batches_->Update(batch.id, true, [&](jobs::Batch* each) {
       each->lines = lines;
       if (!errors.empty()) {
-        each->status = BatchStatus::kFailed;
-        each->failed = UnixSeconds();
+        each->status = jobs::BatchStatus::kFailed;
+        each->failed = jobs::UnixSeconds();
         each->errors = std::move(errors);
         return;
       }
       each->output_file_id = ids[0];
       each->error_file_id = ids[1];
-      each->in_progress = UnixSeconds();
+      each->in_progress = jobs::UnixSeconds();
       // It may have been cancelled meanwhile.
-      if (each->status == BatchStatus::kValidating) each->status = BatchStatus::kInProgress;
+      if (each->status == jobs::BatchStatus::kValidating)
+        each->status = jobs::BatchStatus::kInProgress;
     });
     if (updated.ok()) return updated;
     begun = updated.status();
@@ -618,11 +621,11 @@ Expected<Batch> BatchRunner::Begin(const Batch& batch, const CancelToken& cancel
 }
 
 // The ids of the output file and the error file. After an error, of those that were made.
-Status BatchRunner::MakeOutputs(const Batch& batch, std::vector<std::string>* ids) {
+Status BatchRunner::MakeOutputs(const jobs::Batch& batch, std::vector<std::string>* ids) {
   for (const char* end : {"_output.jsonl", "_error.jsonl"}) {
-    StoredFile file;
+    jobs::StoredFile file;
     file.filename = batch.id + end;
-    file.purpose = kBatchOutputPurpose;
+    file.purpose = jobs::kBatchOutputPurpose;
     file.owner = batch.owner;
     PENSTOCK_ASSIGN_OR_RETURN(file, files_->Add(std::move(file), "", batch.id));
     ids->push_back(file.id);
@@ -630,7 +633,7 @@ Status BatchRunner::MakeOutputs(const Batch& batch, std::vector<std::string>* id
   return Status::Ok();
 }
 
-void BatchRunner::RemoveEmpty(const Batch& batch, const std::vector<std::string>& ids) {
+void BatchRunner::RemoveEmpty(const jobs::Batch& batch, const std::vector<std::string>& ids) {
   for (const std::string& id : ids) {
     if (const Status gone = files_->Remove(id, batch.owner); !gone.ok()) {
       LogWarn("batch {}: an empty file stays: {}", batch.id, gone.message());
@@ -639,7 +642,7 @@ void BatchRunner::RemoveEmpty(const Batch& batch, const std::vector<std::string>
 }
 
 // Files without a line are of no use. They go last: until it is saved, the batch names them.
-Status BatchRunner::Finish(const Batch& batch, BatchStatus outcome) {
+Status BatchRunner::Finish(const jobs::Batch& batch, jobs::BatchStatus outcome) {
   std::string ids[2] = {batch.output_file_id, batch.error_file_id};
   std::vector<std::string> empty;
   for (std::string& id : ids) {
@@ -649,16 +652,17 @@ Status BatchRunner::Finish(const Batch& batch, BatchStatus outcome) {
   }
   PENSTOCK_RETURN_IF_ERROR(batches_
                                ->Update(batch.id, true,
-                                        [&](Batch* each) {
+                                        [&](jobs::Batch* each) {
                                           each->output_file_id = ids[0];
                                           each->error_file_id = ids[1];
                                           each->status = outcome;
-                                          const int64_t now = UnixSeconds();
-                                          if (outcome == BatchStatus::kCompleted)
+                                          const int64_t now = jobs::UnixSeconds();
+                                          if (outcome == jobs::BatchStatus::kCompleted)
                                             each->completed = now;
-                                          if (outcome == BatchStatus::kCancelled)
+                                          if (outcome == jobs::BatchStatus::kCancelled)
                                             each->cancelled = now;
-                                          if (outcome == BatchStatus::kExpired) each->expired = now;
+                                          if (outcome == jobs::BatchStatus::kExpired)
+                                            each->expired = now;
                                         })
                                .status());
   RemoveEmpty(batch, empty);
@@ -667,17 +671,17 @@ Status BatchRunner::Finish(const Batch& batch, BatchStatus outcome) {
 }
 
 Status BatchRunner::RunOne(Turn* turn) {
-  Batch batch = turn->batch;
-  if (batch.status == BatchStatus::kValidating) {
+  jobs::Batch batch = turn->batch;
+  if (batch.status == jobs::BatchStatus::kValidating) {
     auto begun = Begin(batch, turn->token());
     if (begun.code() == StatusCode::kCancelled) {
-      return IsStopping() ? Status::Ok() : Finish(batch, BatchStatus::kCancelled);
+      return IsStopping() ? Status::Ok() : Finish(batch, jobs::BatchStatus::kCancelled);
     }
     PENSTOCK_ASSIGN_OR_RETURN(batch, std::move(begun));
-    if (IsOver(batch.status)) return Status::Ok();
+    if (jobs::IsOver(batch.status)) return Status::Ok();
   }
   // Cancelled while its input was being checked, and the server ended before there were files.
-  if (batch.output_file_id.empty()) return Finish(batch, BatchStatus::kCancelled);
+  if (batch.output_file_id.empty()) return Finish(batch, jobs::BatchStatus::kCancelled);
   std::unique_ptr<Run> run = TakePaused(batch.id);
   if (run != nullptr) {
     run->Resume(turn);
@@ -685,8 +689,8 @@ Status BatchRunner::RunOne(Turn* turn) {
     run = std::make_unique<Run>(this, turn, batch);
     PENSTOCK_RETURN_IF_ERROR(run->Open());
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const BatchStatus outcome, run->Go());
-  if (IsOver(outcome)) return Finish(batch, outcome);
+  PENSTOCK_ASSIGN_OR_RETURN(const jobs::BatchStatus outcome, run->Go());
+  if (jobs::IsOver(outcome)) return Finish(batch, outcome);
   run->Pause();
   KeepPaused(std::move(run));  // others have turns, or the server ends
   return Status::Ok();
@@ -707,11 +711,11 @@ void BatchRunner::KeepPaused(std::unique_ptr<Run> run) {
   paused_[id] = std::move(run);
 }
 
-Batch BatchRunner::NextBatch() const {
-  const auto may_run = [this](const Batch& batch) {
+jobs::Batch BatchRunner::NextBatch() const {
+  const auto may_run = [this](const jobs::Batch& batch) {
     return !running_.contains(batch.owner) && !held_.contains(batch.id);
   };
-  return batches_->NextToRun(may_run, [this](const Batch& batch) {
+  return batches_->NextToRun(may_run, [this](const jobs::Batch& batch) {
     const auto turn = last_turns_.find(batch.owner);
     return turn == last_turns_.end() ? 0 : turn->second;
   });
@@ -739,22 +743,22 @@ void BatchRunner::RunNext() {
   std::optional<Turn> turn;
   {
     std::unique_lock lock(mutex_);
-    Batch next;
+    jobs::Batch next;
     changed_.wait(lock, [&] {
       if (!stopping_) next = NextBatch();
       return stopping_ || !next.id.empty();
     });
     if (stopping_) return;
     turn.emplace(this, std::move(next));
-    if (turn->batch.status == BatchStatus::kCancelling) turn->Cancel();
+    if (turn->batch.status == jobs::BatchStatus::kCancelling) turn->Cancel();
   }
   RunTurn(&*turn);
   const auto batch = batches_->Get(turn->batch.id, turn->batch.owner);
-  if (!batch.ok() || IsOver(batch->status)) files_->ReleasePlaces(turn->batch.id);
+  if (!batch.ok() || jobs::IsOver(batch->status)) files_->ReleasePlaces(turn->batch.id);
 }
 
 void BatchRunner::RunTurn(Turn* turn) {
-  const Batch& batch = turn->batch;
+  const jobs::Batch& batch = turn->batch;
   Status status;
   try {
     status = RunOne(turn);
@@ -767,9 +771,9 @@ void BatchRunner::RunTurn(Turn* turn) {
     return Pause();
   }
   LogError("batch {} failed: {}", batch.id, status.message());
-  const auto failed = batches_->Update(batch.id, true, [&](Batch* each) {
-    each->status = BatchStatus::kFailed;
-    each->failed = UnixSeconds();
+  const auto failed = batches_->Update(batch.id, true, [&](jobs::Batch* each) {
+    each->status = jobs::BatchStatus::kFailed;
+    each->failed = jobs::UnixSeconds();
     each->errors = {{"server_error", status.message(), "", 0}};
   });
   if (failed.ok()) return;
@@ -778,4 +782,4 @@ void BatchRunner::RunTurn(Turn* turn) {
   Pause();
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

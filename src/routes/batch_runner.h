@@ -33,12 +33,26 @@
 #include "jobs/owner_key.h"
 
 namespace penstock {
-
 class CancelToken;
-class KeyRing;
-class Metrics;
+}  // namespace penstock
+
+namespace penstock::api {
 class Service;
+}  // namespace penstock::api
+
+namespace penstock::frontend {
+class KeyRing;
+}  // namespace penstock::frontend
+
+namespace penstock::http {
 struct HttpRequest;
+}  // namespace penstock::http
+
+namespace penstock::metrics {
+class Metrics;
+}  // namespace penstock::metrics
+
+namespace penstock::routes {
 
 class BatchRunner {
  public:
@@ -53,9 +67,9 @@ class BatchRunner {
 
   // Opens options.batch_folder and begins with what is there. Service and metrics must outlive it.
   // kUnavailable: the folder cannot be used, or another server has it.
-  static Expected<std::unique_ptr<BatchRunner>> Start(Service* service, Metrics* metrics,
-                                                      const ServerOptions& options,
-                                                      std::shared_ptr<const KeyRing> keys);
+  static Expected<std::unique_ptr<BatchRunner>> Start(
+      api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& options,
+      std::shared_ptr<const frontend::KeyRing> keys);
   // As Stop, however long it takes.
   ~BatchRunner();
   BatchRunner(const BatchRunner&) = delete;
@@ -68,14 +82,14 @@ class BatchRunner {
   // it was given.
   bool Stop(std::chrono::milliseconds timeout);
 
-  FileStore& files() { return *files_; }
-  const BatchStore& batches() const { return *batches_; }
+  jobs::FileStore& files() { return *files_; }
+  const jobs::BatchStore& batches() const { return *batches_; }
   // The owner of what a request asks for, by its key; "" where no key is asked for.
-  std::string OwnerOf(const HttpRequest& request) const;
+  std::string OwnerOf(const http::HttpRequest& request) const;
   // Files whose owner has no key any more, so that no request can ask for them.
-  std::vector<StoredFile> FilesOfGoneKeys() const;
+  std::vector<jobs::StoredFile> FilesOfGoneKeys() const;
   // Whether the request has an administrator's key, which may list and delete these.
-  bool IsAdmin(const HttpRequest& request) const;
+  bool IsAdmin(const http::HttpRequest& request) const;
   // Logs how many there are. At the start and after each reload of keys.
   void TellOfGoneKeys() const;
   // kNotFound: no such file. kUnprocessable: a batch that is not over has it.
@@ -84,43 +98,44 @@ class BatchRunner {
   static bool Takes(const std::string& endpoint);
   // `batch`: owner, endpoint, input_file_id and metadata. Errors: those of BatchStore::Add;
   // kNotFound: no such file.
-  Expected<Batch> Submit(Batch batch);
+  Expected<jobs::Batch> Submit(jobs::Batch batch);
   // One that is running ends soon, with what it has. Over already: it stays as it is.
-  Expected<Batch> Cancel(const std::string& id, const std::string& owner);
+  Expected<jobs::Batch> Cancel(const std::string& id, const std::string& owner);
 
  private:
   class Hold;
   class Run;
   class Turn;
-  BatchRunner(Service* service, Metrics* metrics, const ServerOptions& options,
-              std::shared_ptr<const KeyRing> keys, OwnerKey owner_key, FileLock lock);
+  BatchRunner(api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& options,
+              std::shared_ptr<const frontend::KeyRing> keys, jobs::OwnerKey owner_key,
+              FileLock lock);
   Status OpenStores();
   void Loop();
   void RunNext();
   void RunTurn(Turn* turn);
   // The oldest of the owner whose last turn is longest ago; the caller has the mutex.
-  Batch NextBatch() const;
+  jobs::Batch NextBatch() const;
   // Whether an owner without a turn has a batch, and all turns are taken.
   bool OthersWait();
   std::unique_ptr<Run> TakePaused(const std::string& id);
   void KeepPaused(std::unique_ptr<Run> run);
   Status RunOne(Turn* turn);
-  Expected<Batch> Begin(const Batch& batch, const CancelToken& cancel);
-  Status Finish(const Batch& batch, BatchStatus outcome);
-  Status MakeOutputs(const Batch& batch, std::vector<std::string>* ids);
-  void RemoveEmpty(const Batch& batch, const std::vector<std::string>& ids);
+  Expected<jobs::Batch> Begin(const jobs::Batch& batch, const CancelToken& cancel);
+  Status Finish(const jobs::Batch& batch, jobs::BatchStatus outcome);
+  Status MakeOutputs(const jobs::Batch& batch, std::vector<std::string>* ids);
+  void RemoveEmpty(const jobs::Batch& batch, const std::vector<std::string>& ids);
   bool IsStopping();
   // Waits before a batch that the disk held up is tried again.
   void Pause();
 
-  Service* const service_;
-  Metrics* const metrics_;
-  const ServerOptions options_;
-  const std::shared_ptr<const KeyRing> keys_;
-  const OwnerKey owner_key_;
+  api::Service* const service_;
+  metrics::Metrics* const metrics_;
+  const http::ServerOptions options_;
+  const std::shared_ptr<const frontend::KeyRing> keys_;
+  const jobs::OwnerKey owner_key_;
   const FileLock lock_;  // of the folder
-  std::unique_ptr<FileStore> files_;
-  std::unique_ptr<BatchStore> batches_;
+  std::unique_ptr<jobs::FileStore> files_;
+  std::unique_ptr<jobs::BatchStore> batches_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -135,4 +150,4 @@ class BatchRunner {
   std::vector<std::thread> threads_;  // touched only by the thread that starts and stops the runner
 };
 
-}  // namespace penstock
+}  // namespace penstock::routes

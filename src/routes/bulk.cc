@@ -2,7 +2,7 @@
 
 #include "routes/fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 Expected<BulkCall> ParseBulkCall(std::string_view body) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
@@ -20,7 +20,7 @@ Expected<BulkCall> ParseBulkCall(std::string_view body) {
   return call;
 }
 
-std::string PrintBulkRunBegun(const BulkRunBegun& begun) {
+std::string PrintBulkRunBegun(const api::BulkRunBegun& begun) {
   std::string text;
   JsonWriter json(&text);
   json.BeginObject().Field("object", "bulk_run").Field("id", begun.id).Field("state", "open");
@@ -28,7 +28,7 @@ std::string PrintBulkRunBegun(const BulkRunBegun& begun) {
   return text;
 }
 
-std::string PrintBulkRunEnded(const BulkRunEnded& ended) {
+std::string PrintBulkRunEnded(const api::BulkRunEnded& ended) {
   std::string text;
   JsonWriter json(&text);
   json.BeginObject().Field("object", "bulk_run").Field("id", ended.id).Field("state", "ended");
@@ -37,4 +37,4 @@ std::string PrintBulkRunEnded(const BulkRunEnded& ended) {
   return text;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -11,7 +11,7 @@
 #include "api/types.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 struct BulkCall {
   bool begin = false;
@@ -19,7 +19,7 @@ struct BulkCall {
 };
 
 Expected<BulkCall> ParseBulkCall(std::string_view body);
-std::string PrintBulkRunBegun(const BulkRunBegun& begun);
-std::string PrintBulkRunEnded(const BulkRunEnded& ended);
+std::string PrintBulkRunBegun(const api::BulkRunBegun& begun);
+std::string PrintBulkRunEnded(const api::BulkRunEnded& ended);
 
-}  // namespace penstock
+}  // namespace penstock::routes

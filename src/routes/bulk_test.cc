@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 TEST(Bulk, Parses) {
@@ -39,4 +39,4 @@ TEST(Bulk, Prints) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

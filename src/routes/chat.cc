@@ -6,7 +6,7 @@
 #include "routes/fields.h"
 #include "routes/sampling_fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // Of OpenAI's /v1/completions where max_tokens is absent.
@@ -58,7 +58,7 @@ Status ParseModalities(const JsonObject& object) {
 Status ParseCommon(const JsonObject& object, int32_t tokens_min, TextCall* call) {
   PENSTOCK_ASSIGN_OR_RETURN(call->request.keep_alive, GetKeepAlive(object));
   PENSTOCK_ASSIGN_OR_RETURN(call->request.cache_salt, GetCacheSalt(object));
-  TextRequest& request = call->request;
+  api::TextRequest& request = call->request;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
   PENSTOCK_RETURN_IF_ERROR(ParseResponseFormat(object));
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
@@ -73,7 +73,7 @@ Status ParseCommon(const JsonObject& object, int32_t tokens_min, TextCall* call)
     PENSTOCK_ASSIGN_OR_RETURN(call->include_usage, options.GetBoolOr("include_usage", false));
   }
   PENSTOCK_ASSIGN_OR_RETURN(const auto samples,
-                            GetOptionalInt(object, "n", 1, TextRequest::kSamplesMax));
+                            GetOptionalInt(object, "n", 1, api::TextRequest::kSamplesMax));
   request.samples = samples.value_or(1);
   PENSTOCK_ASSIGN_OR_RETURN(const auto best_of, GetOptionalInt(object, "best_of", 0, INT32_MAX));
   if (best_of.value_or(request.samples) != request.samples) {
@@ -89,10 +89,10 @@ Status ParseCommon(const JsonObject& object, int32_t tokens_min, TextCall* call)
   return Status::Ok();
 }
 
-Status ParseTools(const JsonObject& object, const RequestContext* context, ChatPrompt* chat,
-                  TextRequest* request) {
+Status ParseTools(const JsonObject& object, const RequestContext* context, api::ChatPrompt* chat,
+                  api::TextRequest* request) {
   PENSTOCK_ASSIGN_OR_RETURN(request->parallel_calls, object.GetBoolOr("parallel_tool_calls", true));
-  std::vector<ReplyTool> tools;
+  std::vector<reply::ReplyTool> tools;
   PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, chat, &tools));
   const auto choice = object.Find("tool_choice");
   if (choice) {
@@ -108,17 +108,17 @@ Status ParseTools(const JsonObject& object, const RequestContext* context, ChatP
       tools.clear();
     }
   }
-  if (!tools.empty()) request->tools = std::make_shared<const ToolSet>(std::move(tools));
+  if (!tools.empty()) request->tools = std::make_shared<const reply::ToolSet>(std::move(tools));
   return Status::Ok();
 }
 
 Status ReadTemplateOptions(const JsonObject& object, const RequestContext* context,
-                           ChatPrompt* chat) {
+                           api::ChatPrompt* chat) {
   if (object.Has("chat_template_kwargs")) {
     PENSTOCK_ASSIGN_OR_RETURN(const JsonObject kwargs, object.GetObject("chat_template_kwargs"));
     PENSTOCK_ASSIGN_OR_RETURN(chat->kwargs, ToJsonValue(*object.Find("chat_template_kwargs"),
                                                         "chat_template_kwargs", context, chat));
-    const JsonValue* const thinks = chat->kwargs.Find("enable_thinking");
+    const chat::JsonValue* const thinks = chat->kwargs.Find("enable_thinking");
     if (thinks != nullptr && thinks->boolean() != nullptr && *thinks->boolean()) {
       chat->thinking_field = "chat_template_kwargs.enable_thinking";
     }
@@ -149,21 +149,21 @@ Expected<TextCall> ParseChatCall(std::string_view body, const RequestContext* co
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kChatRefused));
   PENSTOCK_RETURN_IF_ERROR(ParseModalities(object));
   PENSTOCK_RETURN_IF_ERROR(ParseCommon(object, 1, &call));
-  TextRequest& request = call.request;
+  api::TextRequest& request = call.request;
   request.parses_reply = true;
-  SamplingOptions& options = request.sampling.options;
+  sample::SamplingOptions& options = request.sampling.options;
   PENSTOCK_ASSIGN_OR_RETURN(options.logprobs, object.GetBoolOr("logprobs", false));
   PENSTOCK_ASSIGN_OR_RETURN(const auto top,
-                            GetOptionalInt(object, "top_logprobs", 0, kTopLogprobsMax));
+                            GetOptionalInt(object, "top_logprobs", 0, sample::kTopLogprobsMax));
   if (top.value_or(0) > 0 && !options.logprobs) {
     return Status::InvalidArgument("'top_logprobs' is for requests with 'logprobs': true",
                                    "top_logprobs");
   }
   options.top_logprobs = top.value_or(0);
   PENSTOCK_RETURN_IF_ERROR(CheckSampling(request.sampling));
-  GeneratePrompt prompt;
+  api::GeneratePrompt prompt;
   prompt.field = "messages";
-  ChatPrompt chat;
+  api::ChatPrompt chat;
   PENSTOCK_RETURN_IF_ERROR(ReadMessages(object, context, &chat));
   PENSTOCK_RETURN_IF_ERROR(ParseTools(object, context, &chat, &request));
   PENSTOCK_RETURN_IF_ERROR(ReadTemplateOptions(object, context, &chat));
@@ -172,18 +172,18 @@ Expected<TextCall> ParseChatCall(std::string_view body, const RequestContext* co
   return call;
 }
 
-Expected<TextCall> ParseCompletionCall(std::string_view body, const ServiceOptions& limits) {
+Expected<TextCall> ParseCompletionCall(std::string_view body, const api::ServiceOptions& limits) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
   const JsonObject& object = parsed.object();
   TextCall call;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kCompletionRefused));
   PENSTOCK_RETURN_IF_ERROR(ParseCommon(object, 0, &call));
-  TextRequest& request = call.request;
+  api::TextRequest& request = call.request;
   request.max_tokens_default = kCompletionTokensDefault;
   PENSTOCK_ASSIGN_OR_RETURN(request.echoes_prompt, object.GetBoolOr("echo", false));
-  SamplingOptions& options = request.sampling.options;
+  sample::SamplingOptions& options = request.sampling.options;
   PENSTOCK_ASSIGN_OR_RETURN(const auto logprobs,
-                            GetOptionalInt(object, "logprobs", 0, kTopLogprobsMax));
+                            GetOptionalInt(object, "logprobs", 0, sample::kTopLogprobsMax));
   options.logprobs = logprobs.has_value();
   options.top_logprobs = logprobs.value_or(0);
   request.scores_prompt = options.logprobs && request.echoes_prompt;
@@ -198,11 +198,11 @@ Expected<TextCall> ParseCompletionCall(std::string_view body, const ServiceOptio
   }
   PENSTOCK_RETURN_IF_ERROR(CheckSampling(request.sampling));
   PENSTOCK_ASSIGN_OR_RETURN(const bool special, object.GetBoolOr("add_special_tokens", true));
-  std::vector<Input> inputs;
+  std::vector<api::Input> inputs;
   bool single = false;
   PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "prompt", limits, &inputs, &single));
   for (size_t i = 0; i < inputs.size(); ++i) {
-    GeneratePrompt prompt;
+    api::GeneratePrompt prompt;
     prompt.add_special_tokens = special;
     if (!single) prompt.field = "prompt[" + std::to_string(i) + "]";
     if (inputs[i].is_ids) {
@@ -215,10 +215,11 @@ Expected<TextCall> ParseCompletionCall(std::string_view body, const ServiceOptio
   return call;
 }
 
-Expected<RenderRequest> ParseApplyTemplate(std::string_view body, const RequestContext* context) {
+Expected<api::RenderRequest> ParseApplyTemplate(std::string_view body,
+                                                const RequestContext* context) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
   const JsonObject& object = parsed.object();
-  RenderRequest request;
+  api::RenderRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_RETURN_IF_ERROR(ReadMessages(object, context, &request.chat));
   PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, &request.chat, nullptr));
@@ -226,10 +227,10 @@ Expected<RenderRequest> ParseApplyTemplate(std::string_view body, const RequestC
   return request;
 }
 
-std::string PrintApplyTemplate(const RenderResponse& response) {
+std::string PrintApplyTemplate(const api::RenderResponse& response) {
   std::string out;
   JsonWriter(&out).BeginObject().Field("prompt", response.prompt).EndObject();
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -16,27 +16,28 @@
 #include "common/status.h"
 #include "frontend/wire_names.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 inline constexpr size_t kMessagesMax = 4096;
 inline constexpr size_t kToolsMax = 256;
 
 // A request for text.
 struct TextCall {
-  TextRequest request;
+  api::TextRequest request;
   bool stream = false;
   bool include_usage = false;  // a streamed answer ends with the usage
-  FieldNames names;            // native to wire, for errors of the service
+  frontend::FieldNames names;  // native to wire, for errors of the service
 };
 
 // `context`: of the request, which pays for what its conversation takes (chat_messages.h).
 Expected<TextCall> ParseChatCall(std::string_view body, const RequestContext* context = nullptr);
-Expected<TextCall> ParseCompletionCall(std::string_view body, const ServiceOptions& limits = {});
+Expected<TextCall> ParseCompletionCall(std::string_view body,
+                                       const api::ServiceOptions& limits = {});
 
 // {messages, tools, chat_template_kwargs, add_generation_prompt, continue_final_message, model}.
-Expected<RenderRequest> ParseApplyTemplate(std::string_view body,
-                                           const RequestContext* context = nullptr);
+Expected<api::RenderRequest> ParseApplyTemplate(std::string_view body,
+                                                const RequestContext* context = nullptr);
 // {"prompt": "..."}
-std::string PrintApplyTemplate(const RenderResponse& response);
+std::string PrintApplyTemplate(const api::RenderResponse& response);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -8,14 +8,14 @@
 #include "routes/chat.h"
 #include "routes/fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 Status Wrong(const std::string& path, const std::string& what) {
   return Status::InvalidArgument("'" + path + "' " + what, path);
 }
 
-const char* TypeOf(const JsonValue& value) {
+const char* TypeOf(const chat::JsonValue& value) {
   if (value.is_null()) return "null";
   if (value.boolean() != nullptr) return "bool";
   if (value.string() != nullptr) return "string";
@@ -29,16 +29,16 @@ std::string Indexed(const std::string& path, size_t index) {
 
 // Returns the text member of a part, null if the part has none. Cohere's documents are
 // {"type": "document", "document": {"data": "..."}}.
-const JsonValue* TextOfPart(const JsonValue& part, const std::string& type) {
+const chat::JsonValue* TextOfPart(const chat::JsonValue& part, const std::string& type) {
   if (type == "text" || type == "input_text") return part.Find("text");
   if (type == "refusal" || type == "thinking") return part.Find(type);
-  const JsonValue* const document = type == "document" ? part.Find("document") : nullptr;
+  const chat::JsonValue* const document = type == "document" ? part.Find("document") : nullptr;
   return document == nullptr ? nullptr : document->Find("data");
 }
 
 // The text of a content's parts, each {"type": "text", "text": "..."} or a string. What the model
 // thought goes into *thinking.
-Expected<std::string> JoinParts(const JsonValue::Array& parts, const std::string& path,
+Expected<std::string> JoinParts(const chat::JsonValue::Array& parts, const std::string& path,
                                 std::string* thinking) {
   std::string joined;
   bool first = true;
@@ -46,7 +46,7 @@ Expected<std::string> JoinParts(const JsonValue::Array& parts, const std::string
     const std::string at = Indexed(path, i);
     const std::string* text = parts[i].string();
     if (text == nullptr) {
-      const JsonValue* const type = parts[i].Find("type");
+      const chat::JsonValue* const type = parts[i].Find("type");
       if (type == nullptr || type->string() == nullptr) {
         return Wrong(at, "must be an object with a type");
       }
@@ -57,7 +57,7 @@ Expected<std::string> JoinParts(const JsonValue::Array& parts, const std::string
         return Wrong(at + ".type",
                      "\"" + name.substr(0, 40) + "\" is not supported; the models here read text");
       }
-      const JsonValue* const value = TextOfPart(parts[i], name);
+      const chat::JsonValue* const value = TextOfPart(parts[i], name);
       text = value == nullptr ? nullptr : value->string();
       if (text == nullptr) {
         const char* const member = name == "document" ? ".document.data" : ".text";
@@ -74,8 +74,8 @@ Expected<std::string> JoinParts(const JsonValue::Array& parts, const std::string
   return joined;
 }
 
-Status ReadContent(JsonValue* message, const std::string& path) {
-  JsonValue* const content = message->Find("content");
+Status ReadContent(chat::JsonValue* message, const std::string& path) {
+  chat::JsonValue* const content = message->Find("content");
   if (content == nullptr || content->is_null()) {
     // What a model said may be calls alone, or nothing.
     if (*message->Find("role")->string() != "assistant") {
@@ -92,28 +92,29 @@ Status ReadContent(JsonValue* message, const std::string& path) {
   std::string thinking;
   PENSTOCK_ASSIGN_OR_RETURN(std::string text,
                             JoinParts(*content->array(), path + ".content", &thinking));
-  *content = JsonValue(std::move(text));
+  *content = chat::JsonValue(std::move(text));
   if (!thinking.empty() && message->Find("reasoning_content") == nullptr) {
     message->Set("reasoning_content", std::move(thinking));
   }
   return Status::Ok();
 }
 
-Status ReadCalls(const JsonValue::Limits& limits, JsonValue* message, const std::string& path) {
-  JsonValue* const calls = message->Find("tool_calls");
+Status ReadCalls(const chat::JsonValue::Limits& limits, chat::JsonValue* message,
+                 const std::string& path) {
+  chat::JsonValue* const calls = message->Find("tool_calls");
   if (calls == nullptr || calls->is_null()) return Status::Ok();
   if (calls->array() == nullptr) return Wrong(path + ".tool_calls", "must be an array");
   for (size_t i = 0; i < calls->array()->size(); ++i) {
     const std::string at = Indexed(path + ".tool_calls", i);
-    JsonValue& call = (*calls->array())[i];
+    chat::JsonValue& call = (*calls->array())[i];
     if (call.object() == nullptr) return Wrong(at, "must be an object");
-    JsonValue* const function = call.Find("function");
+    chat::JsonValue* const function = call.Find("function");
     if (function == nullptr || function->object() == nullptr) {
       return Wrong(at + ".function", "must be an object");
     }
-    JsonValue* const arguments = function->Find("arguments");
+    chat::JsonValue* const arguments = function->Find("arguments");
     if (arguments == nullptr || arguments->string() == nullptr) continue;
-    auto value = JsonValue::Parse(*arguments->string(), limits);
+    auto value = chat::JsonValue::Parse(*arguments->string(), limits);
     // What is no JSON stays the text it is.
     if (!value.ok() && value.code() != StatusCode::kInvalidArgument) return value.status();
     if (value.ok() && value->object() != nullptr) *arguments = *std::move(value);
@@ -122,9 +123,9 @@ Status ReadCalls(const JsonValue::Limits& limits, JsonValue* message, const std:
 }
 
 // One of two names that clients and models give to the same.
-void ReadReasoning(JsonValue* message) {
-  const JsonValue* const content = message->Find("reasoning_content");
-  const JsonValue* const plain = message->Find("reasoning");
+void ReadReasoning(chat::JsonValue* message) {
+  const chat::JsonValue* const content = message->Find("reasoning_content");
+  const chat::JsonValue* const plain = message->Find("reasoning");
   if (content != nullptr && content->string() != nullptr && plain == nullptr) {
     message->Set("reasoning", *content->string());
   } else if (plain != nullptr && plain->string() != nullptr && content == nullptr) {
@@ -132,13 +133,14 @@ void ReadReasoning(JsonValue* message) {
   }
 }
 
-Status ReadMessage(const JsonValue::Limits& limits, JsonValue* message, const std::string& path) {
+Status ReadMessage(const chat::JsonValue::Limits& limits, chat::JsonValue* message,
+                   const std::string& path) {
   if (message->object() == nullptr) return Wrong(path, "must be an object");
-  const JsonValue* const role = message->Find("role");
+  const chat::JsonValue* const role = message->Find("role");
   if (role == nullptr || role->string() == nullptr) {
     return Wrong(path + ".role", "must be a string");
   }
-  const JsonValue* const function = message->Find("function_call");
+  const chat::JsonValue* const function = message->Find("function_call");
   if (function != nullptr && !function->is_null()) {
     return Wrong(path + ".function_call", "is not supported: use tool_calls");
   }
@@ -148,25 +150,26 @@ Status ReadMessage(const JsonValue::Limits& limits, JsonValue* message, const st
   return Status::Ok();
 }
 
-Expected<ReplyTool> ReadTool(const JsonValue& tool, const std::string& path) {
-  const JsonValue* const type = tool.Find("type");
+Expected<reply::ReplyTool> ReadTool(const chat::JsonValue& tool, const std::string& path) {
+  const chat::JsonValue* const type = tool.Find("type");
   if (type == nullptr || type->string() == nullptr || *type->string() != "function") {
     return Wrong(path + ".type", "must be \"function\"");
   }
-  const JsonValue* const function = tool.Find("function");
-  const JsonValue* const name = function == nullptr ? nullptr : function->Find("name");
+  const chat::JsonValue* const function = tool.Find("function");
+  const chat::JsonValue* const name = function == nullptr ? nullptr : function->Find("name");
   if (name == nullptr || name->string() == nullptr || name->string()->empty() ||
-      name->string()->size() > kNameBytesMax) {
+      name->string()->size() > api::kNameBytesMax) {
     return Wrong(path + ".function.name",
-                 "must be a string of 1 to " + std::to_string(kNameBytesMax) + " bytes");
+                 "must be a string of 1 to " + std::to_string(api::kNameBytesMax) + " bytes");
   }
-  const JsonValue* const parameters = function->Find("parameters");
+  const chat::JsonValue* const parameters = function->Find("parameters");
   const bool told = parameters != nullptr && parameters->object() != nullptr;
-  return ReplyTool{*name->string(), told ? parameters->Print() : ""};
+  return reply::ReplyTool{*name->string(), told ? parameters->Print() : ""};
 }
 
-JsonValue::Limits LimitsOf(const char* field, const RequestContext* context, ChatPrompt* chat) {
-  JsonValue::Limits limits;
+chat::JsonValue::Limits LimitsOf(const char* field, const RequestContext* context,
+                                 api::ChatPrompt* chat) {
+  chat::JsonValue::Limits limits;
   limits.field = field;
   limits.members_max = kMembersMax;
   limits.context = context;
@@ -179,16 +182,18 @@ JsonValue::Limits LimitsOf(const char* field, const RequestContext* context, Cha
 
 }  // namespace
 
-Expected<JsonValue> ToJsonValue(JsonElement value, const char* field, const RequestContext* context,
-                                ChatPrompt* chat) {
-  return JsonValue::Copy(value, LimitsOf(field, context, chat));
+Expected<chat::JsonValue> ToJsonValue(JsonElement value, const char* field,
+                                      const RequestContext* context, api::ChatPrompt* chat) {
+  return chat::JsonValue::Copy(value, LimitsOf(field, context, chat));
 }
 
-Status ReadMessages(const JsonObject& object, const RequestContext* context, ChatPrompt* chat) {
+Status ReadMessages(const JsonObject& object, const RequestContext* context,
+                    api::ChatPrompt* chat) {
   PENSTOCK_RETURN_IF_ERROR(object.GetArray("messages", kMessagesMax).status());
-  const JsonValue::Limits limits = LimitsOf("messages", context, chat);
-  PENSTOCK_ASSIGN_OR_RETURN(JsonValue messages, JsonValue::Copy(*object.Find("messages"), limits));
-  JsonValue::Array& all = *messages.array();
+  const chat::JsonValue::Limits limits = LimitsOf("messages", context, chat);
+  PENSTOCK_ASSIGN_OR_RETURN(chat::JsonValue messages,
+                            chat::JsonValue::Copy(*object.Find("messages"), limits));
+  chat::JsonValue::Array& all = *messages.array();
   if (all.empty()) return Wrong("messages", "is empty");
   for (size_t i = 0; i < all.size(); ++i) {
     PENSTOCK_RETURN_IF_ERROR(ReadMessage(limits, &all[i], Indexed("messages", i)));
@@ -207,19 +212,20 @@ Status ParseResponseFormat(const JsonObject& object) {
       "response_format");
 }
 
-Status ReadTools(const JsonObject& object, const RequestContext* context, ChatPrompt* chat,
-                 std::vector<ReplyTool>* tools) {
+Status ReadTools(const JsonObject& object, const RequestContext* context, api::ChatPrompt* chat,
+                 std::vector<reply::ReplyTool>* tools) {
   if (!object.Has("tools")) return Status::Ok();
   PENSTOCK_RETURN_IF_ERROR(object.GetArray("tools", kToolsMax).status());
-  PENSTOCK_ASSIGN_OR_RETURN(JsonValue all,
+  PENSTOCK_ASSIGN_OR_RETURN(chat::JsonValue all,
                             ToJsonValue(*object.Find("tools"), "tools", context, chat));
   if (all.array()->empty()) return Status::Ok();
   for (size_t i = 0; i < all.array()->size(); ++i) {
-    PENSTOCK_ASSIGN_OR_RETURN(ReplyTool tool, ReadTool((*all.array())[i], Indexed("tools", i)));
+    PENSTOCK_ASSIGN_OR_RETURN(reply::ReplyTool tool,
+                              ReadTool((*all.array())[i], Indexed("tools", i)));
     if (tools != nullptr) tools->push_back(std::move(tool));
   }
   chat->tools = std::move(all);
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

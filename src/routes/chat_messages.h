@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "reply/tool_set.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // Members of each object that a conversation brings: arguments of calls, schemas of tools,
 // variables.
@@ -21,8 +21,8 @@ inline constexpr size_t kMembersMax = 4096;
 // bounds.
 
 // A copy of the value of `field`. Errors as JsonValue::Copy.
-Expected<JsonValue> ToJsonValue(JsonElement value, const char* field, const RequestContext* context,
-                                ChatPrompt* chat);
+Expected<chat::JsonValue> ToJsonValue(JsonElement value, const char* field,
+                                      const RequestContext* context, api::ChatPrompt* chat);
 
 // The field "messages": an array of objects with a role; its values are the template's to judge.
 // Other fields of a message stay as they are, but for these:
@@ -30,13 +30,13 @@ Expected<JsonValue> ToJsonValue(JsonElement value, const char* field, const Requ
 //                      parts (images, audio) are refused by name. Absent or null: ""
 //   tool_calls         arguments that are JSON in a string become JSON, as templates want them
 //   reasoning_content, reasoning    where one is given, it stands for the other too
-Status ReadMessages(const JsonObject& object, const RequestContext* context, ChatPrompt* chat);
+Status ReadMessages(const JsonObject& object, const RequestContext* context, api::ChatPrompt* chat);
 
 // Accepts a `response_format` of type "text", or none. kInvalidArgument: another type.
 Status ParseResponseFormat(const JsonObject& object);
 
 // The field "tools": functions. `tools` may be null. Absent, null or empty: chat->tools stays null.
-Status ReadTools(const JsonObject& object, const RequestContext* context, ChatPrompt* chat,
-                 std::vector<ReplyTool>* tools);
+Status ReadTools(const JsonObject& object, const RequestContext* context, api::ChatPrompt* chat,
+                 std::vector<reply::ReplyTool>* tools);
 
-}  // namespace penstock
+}  // namespace penstock::routes

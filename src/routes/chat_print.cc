@@ -7,19 +7,20 @@
 #include "http/stream_formats.h"
 #include "routes/token_print.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
-using Kind = ReplyDelta::Kind;
+using Kind = reply::ReplyDelta::Kind;
 
 constexpr const char* kFingerprint = "penstock-" PENSTOCK_VERSION;
 
-const char* ReasonName(FinishReason reason, int calls) {
-  if (reason == FinishReason::kLength || reason == FinishReason::kContext) return "length";
+const char* ReasonName(generate::FinishReason reason, int calls) {
+  if (reason == generate::FinishReason::kLength || reason == generate::FinishReason::kContext)
+    return "length";
   return calls > 0 ? "tool_calls" : "stop";
 }
 
-void WriteUsage(const GenerateUsage& usage, JsonWriter* json) {
+void WriteUsage(const api::GenerateUsage& usage, JsonWriter* json) {
   json->Key("usage").BeginObject().Field("prompt_tokens", usage.prompt_tokens);
   json->Field("completion_tokens", usage.completion_tokens);
   json->Field("total_tokens", usage.prompt_tokens + usage.completion_tokens);
@@ -44,19 +45,19 @@ class OpenAiPrinter : public TextPrinter {
         id_(std::string(prefix) + std::string(id)),
         created_(created_unix_s) {}
 
-  void Begin(const GenerateBegun& begun, std::string* out) override {
+  void Begin(const api::GenerateBegun& begun, std::string* out) override {
     (void)out;
     model_ = begun.model;
     prompts_ = begun.prompts;
   }
-  void Finish(const GenerateEnd& end, std::string* out) override {
+  void Finish(const api::GenerateEnd& end, std::string* out) override {
     if (include_usage_) {
       PrintEvent(out, [&](JsonWriter* json) {
         json->Key("choices").BeginArray().EndArray();
         WriteUsage(end.usage, json);
       });
     }
-    AppendEvent("", "[DONE]", out);
+    http::AppendEvent("", "[DONE]", out);
   }
 
  protected:
@@ -74,7 +75,7 @@ class OpenAiPrinter : public TextPrinter {
     WriteHead(chunk_object(), model_, &json);
     write(&json);
     json.EndObject();
-    AppendEvent("", text_, out);
+    http::AppendEvent("", text_, out);
   }
   // An event with one choice.
   template <typename Write>
@@ -130,12 +131,12 @@ class ChatPrinter final : public OpenAiPrinter {
     return out;
   }
 
-  void Part(const GeneratedPart& part, std::string* out) override {
+  void Part(const api::GeneratedPart& part, std::string* out) override {
     Open(part.choice, out);
     Deltas(part.choice, part.deltas, part.token ? &*part.token : nullptr, out);
   }
 
-  void End(const ChoiceEnd& end, std::string* out) override {
+  void End(const api::ChoiceEnd& end, std::string* out) override {
     Open(end.choice, out);
     Deltas(end.choice, end.deltas, nullptr, out);
     PrintChoice(end.choice, ReasonName(end.reason, end.calls), out, [](JsonWriter* json) {
@@ -169,13 +170,13 @@ class ChatPrinter final : public OpenAiPrinter {
   }
 
   // {"content": [token, ...], "refusal": null}; null for none.
-  static void WriteLogprobs(const std::vector<TokenInfo>* tokens, JsonWriter* json) {
+  static void WriteLogprobs(const std::vector<api::TokenInfo>* tokens, JsonWriter* json) {
     if (tokens == nullptr) {
       json->Null();
       return;
     }
     json->BeginObject().Key("content").BeginArray();
-    for (const TokenInfo& token : *tokens) WriteTokenInfo(token, json);
+    for (const api::TokenInfo& token : *tokens) WriteTokenInfo(token, json);
     json->EndArray().Key("refusal").Null().EndObject();
   }
 
@@ -192,10 +193,10 @@ class ChatPrinter final : public OpenAiPrinter {
   }
 
   // An event for neighbours of a kind; the token's log-probability is in the first.
-  void Deltas(int32_t choice, const std::vector<ReplyDelta>& deltas, const TokenInfo* token,
-              std::string* out) {
+  void Deltas(int32_t choice, const std::vector<reply::ReplyDelta>& deltas,
+              const api::TokenInfo* token, std::string* out) {
     for (size_t i = 0; i < deltas.size();) {
-      const ReplyDelta& first = deltas[i];
+      const reply::ReplyDelta& first = deltas[i];
       std::string text = first.text;
       const bool joins = first.kind != Kind::kCallBegin;
       for (++i; joins && i < deltas.size() && deltas[i].kind == first.kind &&
@@ -210,8 +211,8 @@ class ChatPrinter final : public OpenAiPrinter {
     if (token != nullptr) Delta(choice, {}, "", token, out);
   }
 
-  void Delta(int32_t choice, const ReplyDelta& delta, std::string_view text, const TokenInfo* token,
-             std::string* out) {
+  void Delta(int32_t choice, const reply::ReplyDelta& delta, std::string_view text,
+             const api::TokenInfo* token, std::string* out) {
     PrintChoice(choice, nullptr, out, [&](JsonWriter* json) {
       json->Key("delta").BeginObject();
       if (delta.kind == Kind::kReasoning) {
@@ -232,7 +233,7 @@ class ChatPrinter final : public OpenAiPrinter {
     });
   }
 
-  static void WriteCall(const ReplyDelta& delta, std::string_view text, JsonWriter* json) {
+  static void WriteCall(const reply::ReplyDelta& delta, std::string_view text, JsonWriter* json) {
     json->Key("tool_calls").BeginArray().BeginObject().Field("index", delta.call);
     if (delta.kind == Kind::kCallBegin) {
       json->Field("id", delta.id).Field("type", "function").Key("function").BeginObject();
@@ -277,19 +278,19 @@ class CompletionPrinter final : public OpenAiPrinter {
     return out;
   }
 
-  void Begin(const GenerateBegun& begun, std::string* out) override {
+  void Begin(const api::GenerateBegun& begun, std::string* out) override {
     OpenAiPrinter::Begin(begun, out);
     if (scores_) return;  // the prompts come with their tokens
     for (size_t i = 0; i < prompts_.size(); ++i) Echo(i, {}, out);
   }
 
-  void Prompt(size_t prompt, const std::vector<TokenInfo>& tokens, std::string* out) override {
+  void Prompt(size_t prompt, const std::vector<api::TokenInfo>& tokens, std::string* out) override {
     if (prompt < prompts_.size()) Echo(prompt, tokens, out);
   }
 
-  void Part(const GeneratedPart& part, std::string* out) override {
+  void Part(const api::GeneratedPart& part, std::string* out) override {
     std::string text;
-    for (const ReplyDelta& delta : part.deltas) text += delta.text;
+    for (const reply::ReplyDelta& delta : part.deltas) text += delta.text;
     if (text.empty() && !part.token) return;
     CompletionLogprobs logprobs;
     logprobs.wanted = part.token.has_value();
@@ -297,9 +298,9 @@ class CompletionPrinter final : public OpenAiPrinter {
     Text(part.choice, text, logprobs, out);
   }
 
-  void End(const ChoiceEnd& end, std::string* out) override {
+  void End(const api::ChoiceEnd& end, std::string* out) override {
     std::string text;
-    for (const ReplyDelta& delta : end.deltas) text += delta.text;
+    for (const reply::ReplyDelta& delta : end.deltas) text += delta.text;
     PrintChoice(end.choice, ReasonName(end.reason, 0), out,
                 [&](JsonWriter* json) { json->Field("text", text).Key("logprobs").Null(); });
   }
@@ -309,7 +310,7 @@ class CompletionPrinter final : public OpenAiPrinter {
 
  private:
   // The prompt of each of its texts.
-  void Echo(size_t prompt, std::span<const TokenInfo> tokens, std::string* out) {
+  void Echo(size_t prompt, std::span<const api::TokenInfo> tokens, std::string* out) {
     const auto samples = static_cast<size_t>(samples_);
     for (size_t i = prompt * samples; i < (prompt + 1) * samples; ++i) {
       Text(static_cast<int32_t>(i), prompts_[prompt],
@@ -341,4 +342,4 @@ std::unique_ptr<TextPrinter> NewCompletionPrinter(const TextCall& call, std::str
   return std::make_unique<CompletionPrinter>(call, "cmpl-", id, created_unix_s);
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

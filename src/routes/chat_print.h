@@ -9,7 +9,7 @@
 #include "routes/chat.h"
 #include "routes/text_printer.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // `id` without its prefix; `created_unix_s`: of the answer.
 std::unique_ptr<TextPrinter> NewChatPrinter(const TextCall& call, std::string_view id,
@@ -17,4 +17,4 @@ std::unique_ptr<TextPrinter> NewChatPrinter(const TextCall& call, std::string_vi
 std::unique_ptr<TextPrinter> NewCompletionPrinter(const TextCall& call, std::string_view id,
                                                   int64_t created_unix_s);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -7,7 +7,7 @@
 #include "routes/tgi.h"
 #include "routes/token_print.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using testing::ElementsAre;
@@ -36,23 +36,23 @@ std::string Choices(const std::string& event) {
   return at == std::string::npos ? event : event.substr(at);
 }
 
-ReplyDelta Delta(ReplyDelta::Kind kind, const std::string& text, int call = -1) {
-  ReplyDelta delta;
+reply::ReplyDelta Delta(reply::ReplyDelta::Kind kind, const std::string& text, int call = -1) {
+  reply::ReplyDelta delta;
   delta.kind = kind;
   delta.text = text;
   delta.call = call;
   return delta;
 }
 
-ReplyDelta CallBegin(int call, const std::string& name) {
-  ReplyDelta delta = Delta(ReplyDelta::Kind::kCallBegin, "", call);
+reply::ReplyDelta CallBegin(int call, const std::string& name) {
+  reply::ReplyDelta delta = Delta(reply::ReplyDelta::Kind::kCallBegin, "", call);
   delta.id = "call_" + std::to_string(call);
   delta.name = name;
   return delta;
 }
 
-TokenInfo Token(int32_t id, const std::string& bytes) {
-  TokenInfo token;
+api::TokenInfo Token(int32_t id, const std::string& bytes) {
+  api::TokenInfo token;
   token.id = id;
   token.bytes = bytes;
   token.logprob = -0.5f;
@@ -60,16 +60,17 @@ TokenInfo Token(int32_t id, const std::string& bytes) {
   return token;
 }
 
-std::vector<std::string> Streamed(TextPrinter* printer, const std::vector<GenerateEvent>& events) {
+std::vector<std::string> Streamed(TextPrinter* printer,
+                                  const std::vector<api::GenerateEvent>& events) {
   std::string out;
-  for (const GenerateEvent& event : events) {
-    if (const auto* begun = std::get_if<GenerateBegun>(&event)) printer->Begin(*begun, &out);
-    if (const auto* part = std::get_if<PromptPart>(&event)) {
+  for (const api::GenerateEvent& event : events) {
+    if (const auto* begun = std::get_if<api::GenerateBegun>(&event)) printer->Begin(*begun, &out);
+    if (const auto* part = std::get_if<api::PromptPart>(&event)) {
       printer->Prompt(static_cast<size_t>(part->prompt), part->tokens, &out);
     }
-    if (const auto* part = std::get_if<GeneratedPart>(&event)) printer->Part(*part, &out);
-    if (const auto* end = std::get_if<ChoiceEnd>(&event)) printer->End(*end, &out);
-    if (const auto* end = std::get_if<GenerateEnd>(&event)) printer->Finish(*end, &out);
+    if (const auto* part = std::get_if<api::GeneratedPart>(&event)) printer->Part(*part, &out);
+    if (const auto* end = std::get_if<api::ChoiceEnd>(&event)) printer->End(*end, &out);
+    if (const auto* end = std::get_if<api::GenerateEnd>(&event)) printer->Finish(*end, &out);
   }
   return Events(out);
 }
@@ -78,16 +79,17 @@ TEST(ChatPrinter, EventsOfAText) {
   TextCall call;
   call.include_usage = true;
   const auto printer = NewChatPrinter(call, "7", 5);
-  using Kind = ReplyDelta::Kind;
-  GenerateEnd end;
+  using Kind = reply::ReplyDelta::Kind;
+  api::GenerateEnd end;
   end.usage = {10, 4, 3};
   const auto events = Streamed(
       printer.get(),
-      {GenerateBegun{"m", {}},
-       GeneratedPart{0, {Delta(Kind::kReasoning, "hm"), Delta(Kind::kMarkup, "</think>")}, {}},
-       GeneratedPart{0, {Delta(Kind::kContent, "a"), Delta(Kind::kContent, "b")}, {}},
-       GeneratedPart{0, {}, {}},
-       ChoiceEnd{0, FinishReason::kContext, 0, -1, 3, {Delta(Kind::kContent, "c")}}, end});
+      {api::GenerateBegun{"m", {}},
+       api::GeneratedPart{0, {Delta(Kind::kReasoning, "hm"), Delta(Kind::kMarkup, "</think>")}, {}},
+       api::GeneratedPart{0, {Delta(Kind::kContent, "a"), Delta(Kind::kContent, "b")}, {}},
+       api::GeneratedPart{0, {}, {}},
+       api::ChoiceEnd{0, generate::FinishReason::kContext, 0, -1, 3, {Delta(Kind::kContent, "c")}},
+       end});
   ASSERT_EQ(events.size(), 7u);
   EXPECT_TRUE(events[0].starts_with(
       R"({"id":"chatcmpl-7","object":"chat.completion.chunk","created":5,"model":"m",)"));
@@ -108,16 +110,16 @@ TEST(ChatPrinter, EventsOfAText) {
 
 TEST(ChatPrinter, EventsOfCalls) {
   const auto printer = NewChatPrinter({}, "7", 5);
-  using Kind = ReplyDelta::Kind;
+  using Kind = reply::ReplyDelta::Kind;
   const auto events = Streamed(
       printer.get(),
-      {GenerateBegun{"m", {}},
-       GeneratedPart{0, {CallBegin(0, "f"), Delta(Kind::kCallArguments, "{\"a\":", 0)}, {}},
-       GeneratedPart{0,
-                     {Delta(Kind::kCallArguments, "1}", 0), Delta(Kind::kCallEnd, "raw", 0),
-                      CallBegin(1, "g"), Delta(Kind::kCallArguments, "{}", 1)},
-                     {}},
-       ChoiceEnd{0, FinishReason::kStop, 2, -1, 9, {}}, GenerateEnd{}});
+      {api::GenerateBegun{"m", {}},
+       api::GeneratedPart{0, {CallBegin(0, "f"), Delta(Kind::kCallArguments, "{\"a\":", 0)}, {}},
+       api::GeneratedPart{0,
+                          {Delta(Kind::kCallArguments, "1}", 0), Delta(Kind::kCallEnd, "raw", 0),
+                           CallBegin(1, "g"), Delta(Kind::kCallArguments, "{}", 1)},
+                          {}},
+       api::ChoiceEnd{0, generate::FinishReason::kStop, 2, -1, 9, {}}, api::GenerateEnd{}});
   std::vector<std::string> calls;
   for (const std::string& event : events) {
     const size_t at = event.find("\"tool_calls\":");
@@ -139,10 +141,11 @@ TEST(ChatPrinter, EveryTokenHasItsLogprob) {
   TextCall call;
   call.request.sampling.options.logprobs = true;
   const auto printer = NewChatPrinter(call, "7", 5);
-  const auto events = Streamed(
-      printer.get(),
-      {GenerateBegun{"m", {}}, GeneratedPart{0, {}, Token(1, "\xc3")},
-       GeneratedPart{0, {Delta(ReplyDelta::Kind::kContent, "\xc3\xa9")}, Token(2, "\xa9")}});
+  const auto events =
+      Streamed(printer.get(),
+               {api::GenerateBegun{"m", {}}, api::GeneratedPart{0, {}, Token(1, "\xc3")},
+                api::GeneratedPart{
+                    0, {Delta(reply::ReplyDelta::Kind::kContent, "\xc3\xa9")}, Token(2, "\xa9")}});
   ASSERT_EQ(events.size(), 3u);
   EXPECT_THAT(events[1], HasSubstr(R"("delta":{"content":""},"logprobs":{"content":[)"
                                    R"({"token":"\\xc3","logprob":-0.5,"bytes":[195],)"
@@ -157,7 +160,7 @@ TEST(ChatPrinter, WholeAnswers) {
   GeneratedAnswer answer;
   answer.model = "m";
   GeneratedChoice* choice = answer.At(1);
-  using Kind = ReplyDelta::Kind;
+  using Kind = reply::ReplyDelta::Kind;
   answer.Add({Delta(Kind::kReasoning, "r"), CallBegin(0, "f"), Delta(Kind::kCallArguments, "{", 0),
               Delta(Kind::kCallArguments, "}", 0), Delta(Kind::kCallEnd, "x", 0)},
              choice);
@@ -181,10 +184,11 @@ TEST(CompletionPrinter, EventsAndWholeAnswersAgree) {
   call.request.sampling.options.logprobs = true;
   const auto printer = NewCompletionPrinter(call, "7", 5);
   const auto events = Streamed(
-      printer.get(), {GenerateBegun{"m", {"p"}},
-                      GeneratedPart{1, {Delta(ReplyDelta::Kind::kContent, "ab")}, Token(1, "ab")},
-                      GeneratedPart{1, {Delta(ReplyDelta::Kind::kContent, "c")}, Token(2, "c")},
-                      ChoiceEnd{1, FinishReason::kStop, 0, -1, 2, {}}, GenerateEnd{}});
+      printer.get(),
+      {api::GenerateBegun{"m", {"p"}},
+       api::GeneratedPart{1, {Delta(reply::ReplyDelta::Kind::kContent, "ab")}, Token(1, "ab")},
+       api::GeneratedPart{1, {Delta(reply::ReplyDelta::Kind::kContent, "c")}, Token(2, "c")},
+       api::ChoiceEnd{1, generate::FinishReason::kStop, 0, -1, 2, {}}, api::GenerateEnd{}});
   ASSERT_EQ(events.size(), 6u);
   EXPECT_EQ(Choices(events[1]),
             R"("choices":[{"index":1,"text":"p","logprobs":null,"finish_reason":null}]})");
@@ -201,8 +205,8 @@ TEST(CompletionPrinter, EventsAndWholeAnswersAgree) {
                         R"({"c":-0.5,"z":-1.0}],"text_offset":[0,2]},"finish_reason":"stop"})"));
 }
 
-TokenInfo Special(int32_t id, const std::string& bytes) {
-  TokenInfo token = Token(id, bytes);
+api::TokenInfo Special(int32_t id, const std::string& bytes) {
+  api::TokenInfo token = Token(id, bytes);
   token.special = true;
   return token;
 }
@@ -213,15 +217,16 @@ TEST(CompletionPrinter, PromptsComeFirstWithTheirScores) {
   call.request.sampling.options.logprobs = true;
   call.request.echoes_prompt = call.request.scores_prompt = true;
   const auto printer = NewCompletionPrinter(call, "7", 5);
-  const std::vector<TokenInfo> prompt = {Special(0, "<s>"), Token(1, " a\xc3"), Token(2, "\xa9"),
-                                         Token(3, " b")};
+  const std::vector<api::TokenInfo> prompt = {Special(0, "<s>"), Token(1, " a\xc3"),
+                                              Token(2, "\xa9"), Token(3, " b")};
   const std::string text = "a\xc3\xa9 b";
   const std::string scores =
       R"("tokens":["<s>","\\x20\\x61\\xc3","\\xa9"," b"],"token_logprobs":[null,-0.5,-0.5,-0.5)";
   const auto events = Streamed(
-      printer.get(), {GenerateBegun{"m", {text}}, PromptPart{0, prompt, true},
-                      GeneratedPart{1, {Delta(ReplyDelta::Kind::kContent, "c")}, Token(4, "c")},
-                      ChoiceEnd{1, FinishReason::kLength, 0, -1, 1, {}}, GenerateEnd{}});
+      printer.get(),
+      {api::GenerateBegun{"m", {text}}, api::PromptPart{0, prompt, true},
+       api::GeneratedPart{1, {Delta(reply::ReplyDelta::Kind::kContent, "c")}, Token(4, "c")},
+       api::ChoiceEnd{1, generate::FinishReason::kLength, 0, -1, 1, {}}, api::GenerateEnd{}});
   ASSERT_EQ(events.size(), 5u);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_THAT(events[i], HasSubstr("{\"index\":" + std::to_string(i) + ",\"text\":\"" + text +
@@ -281,9 +286,10 @@ TEST(Tgi, PrintsEvents) {
   const auto call = Tgi(R"({"inputs":"a","parameters":{"seed":3}})", true);
   const auto printer = NewTgiPrinter(*call);
   const auto events = Streamed(
-      printer.get(), {GenerateBegun{"m", {}},
-                      GeneratedPart{0, {Delta(ReplyDelta::Kind::kContent, "b")}, Token(1, "b")},
-                      ChoiceEnd{0, FinishReason::kStop, 0, 0, 1, {}}, GenerateEnd{}});
+      printer.get(),
+      {api::GenerateBegun{"m", {}},
+       api::GeneratedPart{0, {Delta(reply::ReplyDelta::Kind::kContent, "b")}, Token(1, "b")},
+       api::ChoiceEnd{0, generate::FinishReason::kStop, 0, 0, 1, {}}, api::GenerateEnd{}});
   EXPECT_THAT(
       events,
       ElementsAre(R"({"index":1,"token":{"id":1,"text":"b","logprob":-0.5,"special":false},)"
@@ -294,4 +300,4 @@ TEST(Tgi, PrintsEvents) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

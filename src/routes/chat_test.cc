@@ -6,7 +6,7 @@
 #include "common/byte_budget.h"
 #include "routes/chat_messages.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using testing::HasSubstr;
@@ -19,13 +19,13 @@ TextCall Parsed(const std::string& more = "") {
   return call.ok() ? *std::move(call) : TextCall();
 }
 
-const ChatPrompt& Chat(const TextCall& call) {
-  return std::get<ChatPrompt>(call.request.prompts.at(0).value);
+const api::ChatPrompt& Chat(const TextCall& call) {
+  return std::get<api::ChatPrompt>(call.request.prompts.at(0).value);
 }
 
 TEST(ParseChat, WhatIsAbsentIsTheModels) {
   const TextCall call = Parsed();
-  const TextRequest& request = call.request;
+  const api::TextRequest& request = call.request;
   EXPECT_EQ(request.model, "");
   EXPECT_EQ(request.samples, 1);
   EXPECT_FALSE(call.stream);
@@ -36,11 +36,11 @@ TEST(ParseChat, WhatIsAbsentIsTheModels) {
   EXPECT_FALSE(request.max_tokens_default);
   EXPECT_TRUE(Chat(call).add_generation_prompt);
   EXPECT_EQ(Chat(call).messages.Print(), R"([{"role":"user","content":"hi"}])");
-  GenerationDefaults model;
+  sample::GenerationDefaults model;
   model.temperature = 0.5f;
   model.max_new_tokens = 7;
   model.stop_strings = {"x"};
-  const SamplingOptions options = request.sampling.With(model);
+  const sample::SamplingOptions options = request.sampling.With(model);
   EXPECT_EQ(options.temperature, 0.5f);
   EXPECT_FALSE(options.max_tokens);
   EXPECT_EQ(options.stop, std::vector<std::string>{"x"});
@@ -55,8 +55,8 @@ TEST(ParseChat, TakesEveryFieldOfSampling) {
          "stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":4,
          "user":"u","store":true,"metadata":{"a":"b"},"response_format":{"type":"text"},
          "unknown":[1],"min_tokens":5,"functions":null,"modalities":["text"])");
-  const TextRequest& request = call.request;
-  const SamplingOptions options = request.sampling.With({});
+  const api::TextRequest& request = call.request;
+  const sample::SamplingOptions options = request.sampling.With({});
   EXPECT_EQ(options.temperature, 0.7f);
   EXPECT_EQ(options.top_p, 0.9f);
   EXPECT_EQ(options.top_k, 40);
@@ -297,11 +297,11 @@ TEST(Chat, WhatAConversationTakesIsCountedForAsLongAsItLives) {
   {
     const auto call = ParseChatCall(body, &context);
     ASSERT_TRUE(call.ok()) << call.status().ToString();
-    EXPECT_GE(budget->used(), 100'000 * static_cast<int64_t>(sizeof(JsonValue)));
-    EXPECT_LT(budget->used(), 120'000 * static_cast<int64_t>(sizeof(JsonValue)));
+    EXPECT_GE(budget->used(), 100'000 * static_cast<int64_t>(sizeof(chat::JsonValue)));
+    EXPECT_LT(budget->used(), 120'000 * static_cast<int64_t>(sizeof(chat::JsonValue)));
     // A copy of the call keeps it, a conversation that has been rendered does not.
     TextCall copy = *call;
-    EXPECT_EQ(std::get<ChatPrompt>(copy.request.prompts[0].value).held.use_count(), 2);
+    EXPECT_EQ(std::get<api::ChatPrompt>(copy.request.prompts[0].value).held.use_count(), 2);
   }
   EXPECT_EQ(budget->used(), 0);
   ASSERT_TRUE(context.memory->Take(15 << 20).ok());
@@ -315,4 +315,4 @@ TEST(Chat, WhatAConversationTakesIsCountedForAsLongAsItLives) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

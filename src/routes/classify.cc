@@ -3,7 +3,7 @@
 #include "routes/fields.h"
 #include "routes/sampling_fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr RefusedField kClassifyRefused[] = {
@@ -13,7 +13,8 @@ constexpr RefusedField kClassifyRefused[] = {
     {"preset", ""},
 };
 
-Status ParseOne(JsonElement item, const std::string& path, std::vector<ClassifyInput>* inputs) {
+Status ParseOne(JsonElement item, const std::string& path,
+                std::vector<api::ClassifyInput>* inputs) {
   std::string_view text;
   if (item.Get(&text)) {
     inputs->push_back({std::string(text), std::nullopt});
@@ -28,11 +29,12 @@ Status ParseOne(JsonElement item, const std::string& path, std::vector<ClassifyI
   return Status::Ok();
 }
 
-const std::string& NameOf(const ClassifyResponse& response, const ClassifyResponse::Label& label) {
+const std::string& NameOf(const api::ClassifyResponse& response,
+                          const api::ClassifyResponse::Label& label) {
   return response.labels.at(static_cast<size_t>(label.id));
 }
 
-void WriteInput(const ClassifyResponse& response, size_t index, JsonWriter* json) {
+void WriteInput(const api::ClassifyResponse& response, size_t index, JsonWriter* json) {
   const auto& labels = response.inputs[index];
   json->BeginObject().Field("object", "classification").Field("index", index);
   if (!labels.empty()) {
@@ -54,7 +56,7 @@ void WriteInput(const ClassifyResponse& response, size_t index, JsonWriter* json
 }
 
 // Cohere's.
-void WriteClassification(const ClassifyResponse& response, size_t index, std::string_view id,
+void WriteClassification(const api::ClassifyResponse& response, size_t index, std::string_view id,
                          const std::string& text, JsonWriter* json) {
   const auto& labels = response.inputs[index];
   json->BeginObject().Field("id", std::string(id) + "-" + std::to_string(index));
@@ -73,12 +75,12 @@ void WriteClassification(const ClassifyResponse& response, size_t index, std::st
 
 }  // namespace
 
-Expected<ClassifyCall> ParseClassifyCall(std::string_view body, const ServiceOptions& limits) {
+Expected<ClassifyCall> ParseClassifyCall(std::string_view body, const api::ServiceOptions& limits) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
   const JsonObject& object = parsed.object();
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kClassifyRefused));
   ClassifyCall call;
-  ClassifyRequest& request = call.request;
+  api::ClassifyRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   call.cohere = !object.Has("input") && object.Has("inputs");
   const std::string key = call.cohere ? "inputs" : "input";
@@ -102,7 +104,7 @@ Expected<ClassifyCall> ParseClassifyCall(std::string_view body, const ServiceOpt
   return call;
 }
 
-std::string PrintClassify(const ClassifyResponse& response, std::string_view id,
+std::string PrintClassify(const api::ClassifyResponse& response, std::string_view id,
                           int64_t created_unix_s, const std::vector<std::string>* texts) {
   std::string out;
   JsonWriter json(&out);
@@ -126,4 +128,4 @@ std::string PrintClassify(const ClassifyResponse& response, std::string_view id,
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

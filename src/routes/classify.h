@@ -17,16 +17,17 @@
 #include "api/types.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 struct ClassifyCall {
-  ClassifyRequest request;
+  api::ClassifyRequest request;
   bool cohere = false;  // it has "inputs"
 };
 
-Expected<ClassifyCall> ParseClassifyCall(std::string_view body, const ServiceOptions& limits = {});
+Expected<ClassifyCall> ParseClassifyCall(std::string_view body,
+                                         const api::ServiceOptions& limits = {});
 // `texts`: the inputs, where Cohere's part is wanted, else null.
-std::string PrintClassify(const ClassifyResponse& response, std::string_view id,
+std::string PrintClassify(const api::ClassifyResponse& response, std::string_view id,
                           int64_t created_unix_s, const std::vector<std::string>* texts = nullptr);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 TEST(ParseClassifyCall, Shapes) {
@@ -39,7 +39,7 @@ TEST(ParseClassifyCall, RefusalsNameTheField) {
 }
 
 TEST(PrintClassify, Superset) {
-  ClassifyResponse response;
+  api::ClassifyResponse response;
   response.model = "m";
   response.labels = {"no", "yes"};
   response.inputs = {{{1, 0.75f}, {0, 0.25f}}};
@@ -60,4 +60,4 @@ TEST(PrintClassify, Superset) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -7,7 +7,7 @@
 #include "routes/fields.h"
 #include "routes/sampling_fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr size_t kTypesMax = 6;
@@ -49,7 +49,8 @@ Expected<std::string> TextOf(JsonElement input, const std::string& path) {
   return text;
 }
 
-Status ParseTexts(const JsonObject& object, const ServiceOptions& limits, CohereEmbedCall* call) {
+Status ParseTexts(const JsonObject& object, const api::ServiceOptions& limits,
+                  CohereEmbedCall* call) {
   std::vector<std::string> texts;
   const char* field = "texts";
   if (object.Has("inputs")) {
@@ -94,7 +95,8 @@ Status ParseTypes(const JsonObject& object, int version, std::vector<EmbeddingFo
 }
 
 // NONE leaves the tools out.
-Status ParseToolChoice(const JsonObject& object, ChatPrompt* chat, std::vector<ReplyTool>* tools) {
+Status ParseToolChoice(const JsonObject& object, api::ChatPrompt* chat,
+                       std::vector<reply::ReplyTool>* tools) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string choice, GetName(object, "tool_choice"));
   if (choice.empty()) return Status::Ok();
   if (choice != "NONE")
@@ -105,7 +107,7 @@ Status ParseToolChoice(const JsonObject& object, ChatPrompt* chat, std::vector<R
 }
 
 // {"type": "enabled" | "disabled"}
-Status ParseThinking(const JsonObject& object, ChatPrompt* chat) {
+Status ParseThinking(const JsonObject& object, api::ChatPrompt* chat) {
   if (!object.Has("thinking")) return Status::Ok();
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject thinking, object.GetObject("thinking"));
   PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(thinking, "type"));
@@ -120,10 +122,10 @@ Status ParseThinking(const JsonObject& object, ChatPrompt* chat) {
 
 // Cohere's names in messages, as chat templates have them: what the model planned before its calls
 // is the message's content.
-void FitMessages(JsonValue* messages) {
-  for (JsonValue& message : *messages->array()) {
-    const JsonValue* const plan = message.Find("tool_plan");
-    const JsonValue* const content = message.Find("content");
+void FitMessages(chat::JsonValue* messages) {
+  for (chat::JsonValue& message : *messages->array()) {
+    const chat::JsonValue* const plan = message.Find("tool_plan");
+    const chat::JsonValue* const content = message.Find("content");
     if (plan == nullptr || plan->string() == nullptr) continue;
     if (content == nullptr || content->string() == nullptr || content->string()->empty()) {
       message.Set("content", *plan->string());
@@ -131,19 +133,19 @@ void FitMessages(JsonValue* messages) {
   }
 }
 
-Status ParseCohereSampling(const JsonObject& object, SamplingRequest* sampling) {
+Status ParseCohereSampling(const JsonObject& object, api::SamplingRequest* sampling) {
   PENSTOCK_RETURN_IF_ERROR(ParseSampling(object, sampling));
   PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, "p", &sampling->top_p));
   PENSTOCK_ASSIGN_OR_RETURN(const auto top_k, GetOptionalInt(object, "k", 0, INT32_MAX));
   if (top_k) sampling->top_k = top_k;
-  SamplingOptions& options = sampling->options;
+  sample::SamplingOptions& options = sampling->options;
   PENSTOCK_RETURN_IF_ERROR(ParseStop(object, "stop_sequences", &options.stop));
   PENSTOCK_ASSIGN_OR_RETURN(options.max_tokens, GetOptionalInt(object, "max_tokens", 1, INT32_MAX));
   PENSTOCK_ASSIGN_OR_RETURN(options.logprobs, object.GetBoolOr("logprobs", false));
   return Status::Ok();
 }
 
-void WriteMeta(const EmbedResponse& response, int version, JsonWriter* json) {
+void WriteMeta(const api::EmbedResponse& response, int version, JsonWriter* json) {
   json->Key("meta").BeginObject().Key("api_version").BeginObject();
   json->Field("version", std::to_string(version)).EndObject();
   json->Key("billed_units").BeginObject();
@@ -153,9 +155,9 @@ void WriteMeta(const EmbedResponse& response, int version, JsonWriter* json) {
 }  // namespace
 
 Expected<CohereEmbedCall> ParseCohereEmbed(const JsonObject& object, int version,
-                                           const ServiceOptions& limits) {
+                                           const api::ServiceOptions& limits) {
   CohereEmbedCall call;
-  EmbedRequest& request = call.request;
+  api::EmbedRequest& request = call.request;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kEmbedRefused));
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_RETURN_IF_ERROR(ParseTexts(object, limits, &call));
@@ -170,7 +172,7 @@ Expected<CohereEmbedCall> ParseCohereEmbed(const JsonObject& object, int version
   return call;
 }
 
-std::string PrintCohereEmbed(const EmbedResponse& response,
+std::string PrintCohereEmbed(const api::EmbedResponse& response,
                              const std::vector<EmbeddingFormat>& types,
                              const std::vector<std::string>& texts, std::string_view id,
                              int version) {
@@ -217,7 +219,7 @@ Expected<TextCall> ParseCohereChat(const JsonObject& object, const RequestContex
   TextCall call;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kCohereRefused));
   PENSTOCK_RETURN_IF_ERROR(ParseResponseFormat(object));
-  TextRequest& request = call.request;
+  api::TextRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(request.keep_alive, GetKeepAlive(object));
   PENSTOCK_ASSIGN_OR_RETURN(call.stream, object.GetBoolOr("stream", false));
@@ -225,20 +227,20 @@ Expected<TextCall> ParseCohereChat(const JsonObject& object, const RequestContex
   request.parses_reply = true;
   PENSTOCK_RETURN_IF_ERROR(ParseCohereSampling(object, &request.sampling));
   call.names = {{"top_p", "p"}, {"top_k", "k"}, {"stop", "stop_sequences"}};
-  PENSTOCK_RETURN_IF_ERROR(WithWireNames(CheckSampling(request.sampling), call.names));
-  ChatPrompt chat;
+  PENSTOCK_RETURN_IF_ERROR(frontend::WithWireNames(CheckSampling(request.sampling), call.names));
+  api::ChatPrompt chat;
   PENSTOCK_RETURN_IF_ERROR(ReadMessages(object, context, &chat));
   FitMessages(&chat.messages);
-  std::vector<ReplyTool> tools;
+  std::vector<reply::ReplyTool> tools;
   PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, &chat, &tools));
   PENSTOCK_RETURN_IF_ERROR(ParseToolChoice(object, &chat, &tools));
-  if (!tools.empty()) request.tools = std::make_shared<const ToolSet>(std::move(tools));
+  if (!tools.empty()) request.tools = std::make_shared<const reply::ToolSet>(std::move(tools));
   PENSTOCK_RETURN_IF_ERROR(ParseThinking(object, &chat));
-  GeneratePrompt prompt;
+  api::GeneratePrompt prompt;
   prompt.field = "messages";
   prompt.value = std::move(chat);
   request.prompts.push_back(std::move(prompt));
   return call;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

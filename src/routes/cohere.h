@@ -21,21 +21,21 @@
 #include "routes/quantize.h"
 #include "routes/text_printer.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 struct CohereEmbedCall {
-  EmbedRequest request;
+  api::EmbedRequest request;
   // In this order; none: /v1/embed without embedding_types, whose answer has another form.
   std::vector<EmbeddingFormat> types;
-  FieldNames names;
+  frontend::FieldNames names;
 };
 
 // {model, texts, or inputs: [{content: [{type: "text", text}]}], input_type, embedding_types,
 // truncate, output_dimension}. `version`: 1 or 2.
 Expected<CohereEmbedCall> ParseCohereEmbed(const JsonObject& object, int version,
-                                           const ServiceOptions& limits);
+                                           const api::ServiceOptions& limits);
 // {"id", "response_type", "embeddings": {"float": [...], "int8": [...], ...}, "texts", "meta"}
-std::string PrintCohereEmbed(const EmbedResponse& response,
+std::string PrintCohereEmbed(const api::EmbedResponse& response,
                              const std::vector<EmbeddingFormat>& types,
                              const std::vector<std::string>& texts, std::string_view id,
                              int version);
@@ -47,4 +47,4 @@ Expected<TextCall> ParseCohereChat(const JsonObject& object,
 // Whole, or events from message-start to message-end.
 std::unique_ptr<TextPrinter> NewCohereChatPrinter(const TextCall& call, std::string_view id);
 
-}  // namespace penstock
+}  // namespace penstock::routes

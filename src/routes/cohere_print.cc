@@ -4,18 +4,19 @@
 #include "http/stream_formats.h"
 #include "routes/cohere.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
-using Kind = ReplyDelta::Kind;
+using Kind = reply::ReplyDelta::Kind;
 
-const char* ReasonName(FinishReason reason, int stop_string, size_t calls) {
-  if (reason == FinishReason::kLength || reason == FinishReason::kContext) return "MAX_TOKENS";
+const char* ReasonName(generate::FinishReason reason, int stop_string, size_t calls) {
+  if (reason == generate::FinishReason::kLength || reason == generate::FinishReason::kContext)
+    return "MAX_TOKENS";
   if (calls > 0) return "TOOL_CALL";
   return stop_string >= 0 ? "STOP_SEQUENCE" : "COMPLETE";
 }
 
-void WriteCohereUsage(const GenerateUsage& usage, JsonWriter* json) {
+void WriteCohereUsage(const api::GenerateUsage& usage, JsonWriter* json) {
   json->Key("usage").BeginObject();
   for (const char* const key : {"billed_units", "tokens"}) {
     json->Key(key).BeginObject().Field("input_tokens", usage.prompt_tokens);
@@ -25,7 +26,7 @@ void WriteCohereUsage(const GenerateUsage& usage, JsonWriter* json) {
 }
 
 // {"text", "token_ids", "logprobs"} of one token.
-void WriteLogprob(const TokenInfo& token, JsonWriter* json) {
+void WriteLogprob(const api::TokenInfo& token, JsonWriter* json) {
   const float logprob = token.logprob;
   json->BeginObject().Field("text", token.bytes).Key("token_ids").BeginArray().Int(token.id);
   json->EndArray().Key("logprobs").Floats({&logprob, 1}).EndObject();
@@ -61,7 +62,7 @@ class CohereChatPrinter final : public TextPrinter {
     json.EndArray().EndObject();
     if (logprobs_) {
       json.Key("logprobs").BeginArray();
-      for (const TokenInfo& token : choice.tokens) WriteLogprob(token, &json);
+      for (const api::TokenInfo& token : choice.tokens) WriteLogprob(token, &json);
       json.EndArray();
     }
     WriteCohereUsage(answer.usage, &json);
@@ -69,7 +70,7 @@ class CohereChatPrinter final : public TextPrinter {
     return out;
   }
 
-  void Begin(const GenerateBegun& begun, std::string* out) override {
+  void Begin(const api::GenerateBegun& begun, std::string* out) override {
     (void)begun;
     Event("message-start", out, [&](JsonWriter* json) {
       json->Field("id", id_).Key("delta").BeginObject().Key("message").BeginObject();
@@ -79,22 +80,22 @@ class CohereChatPrinter final : public TextPrinter {
     });
   }
 
-  void Part(const GeneratedPart& part, std::string* out) override {
-    const TokenInfo* token = part.token ? &*part.token : nullptr;
-    for (const ReplyDelta& delta : part.deltas) {
+  void Part(const api::GeneratedPart& part, std::string* out) override {
+    const api::TokenInfo* token = part.token ? &*part.token : nullptr;
+    for (const reply::ReplyDelta& delta : part.deltas) {
       if (Take(delta, token, out)) token = nullptr;
     }
     // A token that shows nothing, such as markup, has its log-probability all the same.
     if (logprobs_ && token != nullptr) PrintEmpty(token, out);
   }
 
-  void End(const ChoiceEnd& end, std::string* out) override {
-    for (const ReplyDelta& delta : end.deltas) Take(delta, nullptr, out);
+  void End(const api::ChoiceEnd& end, std::string* out) override {
+    for (const reply::ReplyDelta& delta : end.deltas) Take(delta, nullptr, out);
     Close(out);
     reason_ = ReasonName(end.reason, end.stop_string, static_cast<size_t>(end.calls));
   }
 
-  void Finish(const GenerateEnd& end, std::string* out) override {
+  void Finish(const api::GenerateEnd& end, std::string* out) override {
     Event("message-end", out, [&](JsonWriter* json) {
       json->Field("id", id_).Key("delta").BeginObject().Field("finish_reason", reason_);
       WriteCohereUsage(end.usage, json);
@@ -127,12 +128,12 @@ class CohereChatPrinter final : public TextPrinter {
     json.BeginObject().Field("type", type);
     write(&json);
     json.EndObject();
-    AppendEvent(type, data_, out);
+    http::AppendEvent(type, data_, out);
   }
 
   // An event of the block at `index_`; `write` adds the fields of delta.message.
   template <typename Write>
-  void Delta(const char* type, std::string* out, const TokenInfo* token, Write&& write) {
+  void Delta(const char* type, std::string* out, const api::TokenInfo* token, Write&& write) {
     Event(type, out, [&](JsonWriter* json) {
       json->Field("index", index_).Key("delta").BeginObject().Key("message").BeginObject();
       write(json);
@@ -161,7 +162,8 @@ class CohereChatPrinter final : public TextPrinter {
     block_ = Block::kNone;
   }
 
-  void PrintContent(Block block, std::string_view text, const TokenInfo* token, std::string* out) {
+  void PrintContent(Block block, std::string_view text, const api::TokenInfo* token,
+                    std::string* out) {
     Open(block, out);
     Delta("content-delta", out, token, [&](JsonWriter* json) {
       json->Key("content").BeginObject();
@@ -169,20 +171,20 @@ class CohereChatPrinter final : public TextPrinter {
     });
   }
 
-  void PrintArguments(std::string_view text, const TokenInfo* token, std::string* out) {
+  void PrintArguments(std::string_view text, const api::TokenInfo* token, std::string* out) {
     Delta("tool-call-delta", out, token, [&](JsonWriter* json) {
       json->Key("tool_calls").BeginObject().Key("function").BeginObject();
       json->Field("arguments", text).EndObject().EndObject();
     });
   }
 
-  void PrintEmpty(const TokenInfo* token, std::string* out) {
+  void PrintEmpty(const api::TokenInfo* token, std::string* out) {
     if (block_ == Block::kCall) return PrintArguments("", token, out);
     PrintContent(block_ == Block::kNone ? Block::kText : block_, "", token, out);
   }
 
   // Whether an event has the token.
-  bool Take(const ReplyDelta& delta, const TokenInfo* token, std::string* out) {
+  bool Take(const reply::ReplyDelta& delta, const api::TokenInfo* token, std::string* out) {
     switch (delta.kind) {
       case Kind::kContent:
       case Kind::kReasoning:
@@ -224,4 +226,4 @@ std::unique_ptr<TextPrinter> NewCohereChatPrinter(const TextCall& call, std::str
   return std::make_unique<CohereChatPrinter>(call, id);
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

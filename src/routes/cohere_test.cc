@@ -5,7 +5,7 @@
 
 #include "routes/fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using testing::HasSubstr;
@@ -32,7 +32,7 @@ TEST(Cohere, EmbedTakesTextsAndInputs) {
             R"("embedding_types":["float","int8","base64","ubinary","int8"],"priority":1})");
   ASSERT_TRUE(texts.ok()) << texts.status().ToString();
   EXPECT_EQ(texts->request.inputs[1].text, "b");
-  EXPECT_EQ(texts->request.text.input_type, InputType::kQuery);
+  EXPECT_EQ(texts->request.text.input_type, api::InputType::kQuery);
   EXPECT_EQ(texts->request.text.truncate, true);
   EXPECT_EQ(texts->request.dimensions, 8);
   EXPECT_EQ(texts->request.printed_value_bytes, 16 + 5 + 6 + 5);
@@ -62,7 +62,7 @@ TEST(Cohere, EmbedRefusesByName) {
 }
 
 TEST(Cohere, PrintsEmbeddingsByType) {
-  EmbedResponse response{"m", 2, {1, 0, 0, -1}, {}, {}};
+  api::EmbedResponse response{"m", 2, {1, 0, 0, -1}, {}, {}};
   response.usage.prompt_tokens = 3;
   const std::string text = PrintCohereEmbed(
       response, {{EmbeddingType::kInt8}, {EmbeddingType::kFloat, true}}, {"a", "b"}, "r", 2);
@@ -87,18 +87,18 @@ TEST(Cohere, ChatTakesItsNames) {
   const TextCall call =
       Chat(R"(,"k":5,"p":0.5,"temperature":0.3,"max_tokens":7,"stop_sequences":["x"],"seed":1,)"
            R"("stream":true,"logprobs":true,"thinking":{"type":"disabled"},"safety_mode":"OFF")");
-  const SamplingOptions options = call.request.sampling.With({});
+  const sample::SamplingOptions options = call.request.sampling.With({});
   EXPECT_EQ(options.top_k, 5);
   EXPECT_EQ(options.top_p, 0.5f);
   EXPECT_EQ(options.max_tokens, 7);
   EXPECT_EQ(options.stop, std::vector<std::string>{"x"});
   EXPECT_TRUE(options.logprobs && call.stream);
-  const auto& chat = std::get<ChatPrompt>(call.request.prompts[0].value);
+  const auto& chat = std::get<api::ChatPrompt>(call.request.prompts[0].value);
   EXPECT_EQ(chat.kwargs.Print(), R"({"enable_thinking":false})");
   const auto plan =
       Parsed(ParseCohereChat, R"({"messages":[{"role":"assistant","tool_plan":"I look.",
       "tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]}]})");
-  EXPECT_THAT(std::get<ChatPrompt>(plan->request.prompts[0].value).messages.Print(),
+  EXPECT_THAT(std::get<api::ChatPrompt>(plan->request.prompts[0].value).messages.Print(),
               HasSubstr(R"("content":"I look.")"));
 }
 
@@ -113,20 +113,21 @@ TEST(Cohere, ChatTakesWhatItAnswered) {
       {"role":"tool","tool_call_id":"1","content":[
           {"type":"document","document":{"data":"r"}}]}]})");
   ASSERT_TRUE(turns.ok()) << turns.status().ToString();
-  const std::string text = std::get<ChatPrompt>(turns->request.prompts[0].value).messages.Print();
+  const std::string text =
+      std::get<api::ChatPrompt>(turns->request.prompts[0].value).messages.Print();
   EXPECT_THAT(text, HasSubstr(R"("content":"a","reasoning_content":"t")"));
   EXPECT_THAT(text, HasSubstr(R"("content":"r")"));
 }
 
 TEST(Cohere, StreamsALogprobForEveryToken) {
-  using Kind = ReplyDelta::Kind;
+  using Kind = reply::ReplyDelta::Kind;
   const auto printer = NewCohereChatPrinter(Chat(R"(,"logprobs":true)"), "r");
   std::string out;
-  GeneratedPart part;
-  part.token = TokenInfo{};
+  api::GeneratedPart part;
+  part.token = api::TokenInfo{};
   for (const Kind kind : {Kind::kMarkup, Kind::kReasoning, Kind::kContent, Kind::kCallBegin,
                           Kind::kCallArguments, Kind::kCallEnd}) {
-    ReplyDelta delta;
+    reply::ReplyDelta delta;
     delta.kind = kind;
     delta.text = kind == Kind::kCallEnd ? "" : "x";
     part.deltas = {delta};
@@ -153,30 +154,30 @@ TEST(Cohere, ChatRefusesByName) {
   EXPECT_EQ(field(R"("thinking":{"type":"enabled","token_budget":5})"), "thinking.token_budget");
 }
 
-ReplyDelta Delta(ReplyDelta::Kind kind, const std::string& text) {
-  ReplyDelta delta;
+reply::ReplyDelta Delta(reply::ReplyDelta::Kind kind, const std::string& text) {
+  reply::ReplyDelta delta;
   delta.kind = kind;
   delta.text = text;
   return delta;
 }
 
 TEST(Cohere, StreamsBlocks) {
-  using Kind = ReplyDelta::Kind;
+  using Kind = reply::ReplyDelta::Kind;
   const auto printer = NewCohereChatPrinter(Chat(""), "r");
   std::string out;
   printer->Begin({"m", {}}, &out);
-  ReplyDelta call = Delta(Kind::kCallBegin, "");
+  reply::ReplyDelta call = Delta(Kind::kCallBegin, "");
   call.id = "c";
   call.name = "f";
-  GeneratedPart part;
+  api::GeneratedPart part;
   part.deltas = {Delta(Kind::kReasoning, "t"),      Delta(Kind::kContent, "a"),
                  Delta(Kind::kContent, "b"),        call,
                  Delta(Kind::kCallArguments, "{}"), Delta(Kind::kCallEnd, "")};
   printer->Part(part, &out);
-  ChoiceEnd end;
+  api::ChoiceEnd end;
   end.calls = 1;
   printer->End(end, &out);
-  GenerateEnd all;
+  api::GenerateEnd all;
   all.usage = {4, 1, 5};
   printer->Finish(all, &out);
   std::vector<std::string> types;
@@ -203,7 +204,7 @@ TEST(Cohere, PrintsAWholeAnswer) {
   GeneratedChoice* const choice = answer.At(0);
   choice->content = "hi";
   choice->reasoning = "t";
-  choice->reason = FinishReason::kLength;
+  choice->reason = generate::FinishReason::kLength;
   EXPECT_THAT(
       NewCohereChatPrinter(Chat(""), "r")->Whole(answer),
       HasSubstr(R"({"id":"r","finish_reason":"MAX_TOKENS","message":{"role":"assistant",)"
@@ -211,4 +212,4 @@ TEST(Cohere, PrintsAWholeAnswer) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

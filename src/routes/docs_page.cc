@@ -7,7 +7,7 @@
 #include "routes/openapi.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 void AppendText(std::string_view text, std::string* out) {
@@ -63,4 +63,4 @@ std::string PrintDocsPage(std::span<const Route> routes) {
   return out.append("</tbody></table></body></html>\n");
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

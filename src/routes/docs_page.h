@@ -4,11 +4,11 @@
 #include <span>
 #include <string>
 
-namespace penstock {
+namespace penstock::routes {
 
 struct Route;
 
 // HTML without scripts and without anything from elsewhere.
 std::string PrintDocsPage(std::span<const Route> routes);
 
-}  // namespace penstock
+}  // namespace penstock::routes

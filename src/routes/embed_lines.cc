@@ -8,7 +8,7 @@
 #include "http/stream_formats.h"
 #include "routes/event_pump.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // A part of the body is about a quarter of what may be unread, so that some are under way.
@@ -27,7 +27,7 @@ int64_t PartBytes(const RouteCall& call) {
 // The EmbedEnd is the last event and releases everything.
 class LinePump final : public EventPump {
  public:
-  LinePump(const RouteCall& call, const EmbeddingFormat& format, FieldNames names)
+  LinePump(const RouteCall& call, const EmbeddingFormat& format, frontend::FieldNames names)
       : EventPump(call.service, call.request->context.priority, PartBytes(call)),
         service_(call.service),
         request_(call.request),
@@ -41,13 +41,13 @@ class LinePump final : public EventPump {
 
   // Instead of Start.
   void Refuse(const Status& why) {
-    respond_.Send(PrintError(error_body_, WithWireNames(why, names_), request_->id));
+    respond_.Send(PrintError(error_body_, frontend::WithWireNames(why, names_), request_->id));
   }
 
-  void Start(EmbedRequest request) {
+  void Start(api::EmbedRequest request) {
     // The sink holds this object until the EmbedEnd is taken.
-    sink_ = std::make_shared<Sink<EmbedEvent>>(EmbedStream::kEvents, Waker());
-    EmbedPartOptions options;
+    sink_ = std::make_shared<api::Sink<api::EmbedEvent>>(api::EmbedStream::kEvents, Waker());
+    api::EmbedPartOptions options;
     options.part_bytes = part_bytes_;
     options.printed_value_bytes = number_bytes_;
     Hold();  // early events wait
@@ -67,21 +67,21 @@ class LinePump final : public EventPump {
     while (sink_ != nullptr) {
       auto event = sink_->Pop();
       if (!event) break;
-      if (auto* const rows = std::get_if<EmbedRows>(&*event)) {
+      if (auto* const rows = std::get_if<api::EmbedRows>(&*event)) {
         --parts_out_;
         Write(std::move(*rows));
       } else {
-        End(std::get<EmbedEnd>(*event));
+        End(std::get<api::EmbedEnd>(*event));
       }
     }
     if (parts_ != nullptr) StartParts();
   }
 
-  void Write(EmbedRows rows) {
+  void Write(api::EmbedRows rows) {
     if (stream_ == nullptr) {
       if (lost_) return;
-      HttpResponse head;
-      head.content_type = kNdjsonType;
+      http::HttpResponse head;
+      head.content_type = http::kNdjsonType;
       AddRunStages(*service_, &head);
       stream_ = respond_.Begin(std::move(head), Waker());
     }
@@ -131,22 +131,22 @@ class LinePump final : public EventPump {
     }
   }
 
-  void End(const EmbedEnd& end) {
+  void End(const api::EmbedEnd& end) {
     sink_.reset();
     parts_.reset();
     const auto stream = std::move(stream_);
     if (lost_) return;
     if (stream == nullptr) {
       return respond_.Send(
-          PrintError(error_body_, WithWireNames(end.status, names_), request_->id));
+          PrintError(error_body_, frontend::WithWireNames(end.status, names_), request_->id));
     }
     std::string text;
     int status = 200;
     if (end.status.ok()) {
       AppendUsageLine(end, writer_, &text);
     } else {
-      const HttpResponse error =
-          PrintError(error_body_, WithWireNames(end.status, names_), request_->id);
+      const http::HttpResponse error =
+          PrintError(error_body_, frontend::WithWireNames(end.status, names_), request_->id);
       status = error.status;
       text = error.body + "\n";
     }
@@ -166,34 +166,36 @@ class LinePump final : public EventPump {
     }
   }
 
-  Service* const service_;
-  const std::shared_ptr<const HttpRequest> request_;
-  const Responder respond_;
+  api::Service* const service_;
+  const std::shared_ptr<const http::HttpRequest> request_;
+  const http::Responder respond_;
   const ErrorBody error_body_;
   EmbeddingWriter writer_;  // used by Drain alone
   const int64_t number_bytes_;
-  const FieldNames names_;
+  const frontend::FieldNames names_;
   const int64_t unread_max_;
   const int64_t part_bytes_;
 
   // Used by Drain and Lose only.
-  std::shared_ptr<Sink<EmbedEvent>> sink_;
-  std::shared_ptr<EmbedStream> parts_;
-  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<api::Sink<api::EmbedEvent>> sink_;
+  std::shared_ptr<api::EmbedStream> parts_;
+  std::unique_ptr<http::Stream> stream_;
   int64_t parts_out_ = 0;  // started, and their rows not seen
   bool lost_ = false;
 };
 
 }  // namespace
 
-bool WantsLines(const HttpRequest& request) { return WantsNdjson(request.Header("accept")); }
+bool WantsLines(const http::HttpRequest& request) {
+  return http::WantsNdjson(request.Header("accept"));
+}
 
-void AnswerInLines(const RouteCall& call, EmbedRequest request, const EmbeddingFormat& format,
-                   const FieldNames& native_to_wire) {
-  FieldNames names = native_to_wire;
-  names.emplace_back("bulk_run", kBulkIdHeader);
+void AnswerInLines(const RouteCall& call, api::EmbedRequest request, const EmbeddingFormat& format,
+                   const frontend::FieldNames& native_to_wire) {
+  frontend::FieldNames names = native_to_wire;
+  names.emplace_back("bulk_run", frontend::kBulkIdHeader);
   const auto pump = std::make_shared<LinePump>(call, format, std::move(names));
-  const auto owned = std::make_shared<EmbedRequest>(std::move(request));
+  const auto owned = std::make_shared<api::EmbedRequest>(std::move(request));
   call.service->AwaitEmbedder(owned->model, call.request->context,
                               [pump, owned](const Status& status) {
                                 if (!status.ok()) return pump->Refuse(status);
@@ -210,7 +212,7 @@ void AppendEmbeddingLine(size_t index, std::span<const float> row, EmbeddingWrit
   *out += '\n';
 }
 
-void AppendUsageLine(const EmbedEnd& end, const EmbeddingWriter& writer, std::string* out) {
+void AppendUsageLine(const api::EmbedEnd& end, const EmbeddingWriter& writer, std::string* out) {
   JsonWriter json(out);
   json.BeginObject().Field("model", end.model).Key("usage").BeginObject();
   json.Field("prompt_tokens", end.usage.prompt_tokens);
@@ -221,4 +223,4 @@ void AppendUsageLine(const EmbedEnd& end, const EmbeddingWriter& writer, std::st
   *out += '\n';
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -11,19 +11,19 @@
 #include "routes/quantize.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // Whether the request's Accept header asks for lines.
-bool WantsLines(const HttpRequest& request);
+bool WantsLines(const http::HttpRequest& request);
 
 // Answers `call`. A request that is refused, or whose first rows fail, gets an answer with the
 // status of the error, as without streaming.
-void AnswerInLines(const RouteCall& call, EmbedRequest request, const EmbeddingFormat& format,
-                   const FieldNames& native_to_wire);
+void AnswerInLines(const RouteCall& call, api::EmbedRequest request, const EmbeddingFormat& format,
+                   const frontend::FieldNames& native_to_wire);
 
 // One line, with its end.
 void AppendEmbeddingLine(size_t index, std::span<const float> row, EmbeddingWriter* writer,
                          std::string* out);
-void AppendUsageLine(const EmbedEnd& end, const EmbeddingWriter& writer, std::string* out);
+void AppendUsageLine(const api::EmbedEnd& end, const EmbeddingWriter& writer, std::string* out);
 
-}  // namespace penstock
+}  // namespace penstock::routes

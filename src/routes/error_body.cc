@@ -5,7 +5,7 @@
 #include "common/json_writer.h"
 #include "common/name_table.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 const char* OpenAiType(int http_status) {
@@ -67,13 +67,14 @@ int HttpStatusOf(StatusCode code) {
   return 500;
 }
 
-HttpResponse PrintError(ErrorBody error_body, const Status& status, std::string_view request_id) {
+http::HttpResponse PrintError(ErrorBody error_body, const Status& status,
+                              std::string_view request_id) {
   return PrintError(error_body, HttpStatusOf(status.code()), status, request_id);
 }
 
-HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& status,
-                        std::string_view request_id) {
-  HttpResponse response;
+http::HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& status,
+                              std::string_view request_id) {
+  http::HttpResponse response;
   response.status = http_status;
   JsonWriter json(&response.body);
   json.BeginObject();
@@ -112,4 +113,4 @@ HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& sta
   return response;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -6,7 +6,7 @@
 #include "common/status.h"
 #include "http/message.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 enum class ErrorBody {
   // {"error": {"message", "type", "param", "code"}, "detail"}: the last is what Voyage's client
@@ -23,9 +23,10 @@ int HttpStatusOf(StatusCode code);
 
 // An error found by the server itself or by a route's parser, or returned by the Service. 429 and
 // 503 carry Retry-After. `request_id` is part of kRerank.
-HttpResponse PrintError(ErrorBody error_body, const Status& status, std::string_view request_id);
+http::HttpResponse PrintError(ErrorBody error_body, const Status& status,
+                              std::string_view request_id);
 // The same with an HTTP status that no StatusCode stands for (405, 408, 424, 431, ...).
-HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& status,
-                        std::string_view request_id);
+http::HttpResponse PrintError(ErrorBody error_body, int http_status, const Status& status,
+                              std::string_view request_id);
 
-}  // namespace penstock
+}  // namespace penstock::routes

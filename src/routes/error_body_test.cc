@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
-std::string HeaderOf(const HttpResponse& response, std::string_view name) {
+std::string HeaderOf(const http::HttpResponse& response, std::string_view name) {
   for (const auto& [key, value] : response.headers) {
     if (key == name) return value;
   }
@@ -68,4 +68,4 @@ TEST(ErrorBody, StatusCodes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

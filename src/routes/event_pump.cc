@@ -2,7 +2,7 @@
 
 #include "common/exception_status.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 void EventPump::Signal() noexcept {
   if (signals_.fetch_add(1, std::memory_order_acq_rel) == 0) RunOnWorker();
@@ -25,4 +25,4 @@ void EventPump::Run() noexcept {
   } while (signals_.fetch_sub(seen, std::memory_order_acq_rel) != seen);
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

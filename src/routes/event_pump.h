@@ -12,7 +12,7 @@
 #include "api/service.h"
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 class EventPump : public std::enable_shared_from_this<EventPump> {
  public:
@@ -22,7 +22,7 @@ class EventPump : public std::enable_shared_from_this<EventPump> {
 
  protected:
   // `bytes`: that a Drain prints, as Service::FinishOnWorker has it.
-  EventPump(Service* service, Priority priority, size_t bytes)
+  EventPump(api::Service* service, Priority priority, size_t bytes)
       : service_(service), priority_(priority), bytes_(bytes) {}
 
   // Announces events; holds this object as long as it lives.
@@ -45,10 +45,10 @@ class EventPump : public std::enable_shared_from_this<EventPump> {
   void RunOnWorker() noexcept;  // only by the thread that may call Run
   void Run() noexcept;
 
-  Service* const service_;
+  api::Service* const service_;
   const Priority priority_;
   const size_t bytes_;
   std::atomic<uint32_t> signals_{0};
 };
 
-}  // namespace penstock
+}  // namespace penstock::routes

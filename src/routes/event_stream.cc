@@ -6,7 +6,7 @@
 #include "http/stream_formats.h"
 #include "routes/event_pump.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // Printed bytes of a token with its log-probability.
@@ -21,7 +21,7 @@ int64_t PrintedBytes(const GeneratedAnswer& answer) {
     for (const GeneratedChoice::Call& call : choice.calls) {
       bytes += 256 + kPrintedTextFactor * static_cast<int64_t>(call.arguments.size());
     }
-    for (const TokenInfo& token : choice.tokens) {
+    for (const api::TokenInfo& token : choice.tokens) {
       bytes += kPrintedTokenBytes * static_cast<int64_t>(1 + token.top.size());
     }
   }
@@ -38,7 +38,7 @@ int64_t PrintedBytes(const GeneratedAnswer& answer) {
 // The GenerateEnd is the last event and releases everything.
 class TextPump final : public EventPump {
  public:
-  TextPump(const RouteCall& call, std::unique_ptr<TextPrinter> printer, FieldNames names)
+  TextPump(const RouteCall& call, std::unique_ptr<TextPrinter> printer, frontend::FieldNames names)
       : EventPump(call.service, call.request->context.priority, 0),
         service_(call.service),
         request_(call.request),
@@ -48,10 +48,10 @@ class TextPump final : public EventPump {
         names_(std::move(names)),
         printer_(std::move(printer)) {}
 
-  void Start(TextRequest request) {
+  void Start(api::TextRequest request) {
     streams_ = request.streams;
     // The feed holds this object until its end is read.
-    feed_ = std::make_shared<GenerateFeed>(streams_, Waker());
+    feed_ = std::make_shared<api::GenerateFeed>(streams_, Waker());
     Hold();  // early events wait
     try {
       service_->Generate(std::move(request), request_->context, feed_);
@@ -79,37 +79,37 @@ class TextPump final : public EventPump {
     if (!wanted.ok() && wanted.code() != StatusCode::kCancelled) EndStream(wanted);
   }
 
-  void Take(const GenerateBegun& begun) {
+  void Take(const api::GenerateBegun& begun) {
     answer_.model = begun.model;
     answer_.prompts = begun.prompts;
     if (!streams_ || lost_) return;
-    HttpResponse head;
-    head.content_type = printer_->lines() ? kNdjsonType : kEventStreamType;
+    http::HttpResponse head;
+    head.content_type = printer_->lines() ? http::kNdjsonType : http::kEventStreamType;
     // Proxies neither keep the events nor hold them back.
     head.headers.emplace_back("Cache-Control", "no-cache");
     head.headers.emplace_back("X-Accel-Buffering", "no");
     AddHeaders(&head);
     if (ping_.count() > 0 && !printer_->lines()) {
-      AppendEventComment("ping", &head.idle_text);
+      http::AppendEventComment("ping", &head.idle_text);
       head.idle_after = ping_;
     }
     stream_ = respond_.Begin(std::move(head), Waker());
     printer_->Begin(begun, &text_);
   }
 
-  void Take(PromptPart& part) {
+  void Take(api::PromptPart& part) {
     if (lost_) return;
     const auto index = static_cast<size_t>(part.prompt);
     if (answer_.prompt_tokens.size() <= index) answer_.prompt_tokens.resize(index + 1);
-    std::vector<TokenInfo>& tokens = answer_.prompt_tokens[index];
-    for (TokenInfo& token : part.tokens) tokens.push_back(std::move(token));
+    std::vector<api::TokenInfo>& tokens = answer_.prompt_tokens[index];
+    for (api::TokenInfo& token : part.tokens) tokens.push_back(std::move(token));
     if (!streams_ || !part.last) return;
     ++items_;
     printer_->Prompt(index, tokens, &text_);
     tokens = {};
   }
 
-  void Take(GeneratedPart& part) {
+  void Take(api::GeneratedPart& part) {
     if (lost_) return;
     if (streams_) {
       ++items_;
@@ -120,7 +120,7 @@ class TextPump final : public EventPump {
     if (part.token) choice->tokens.push_back(*std::move(part.token));
   }
 
-  void Take(const ChoiceEnd& end) {
+  void Take(const api::ChoiceEnd& end) {
     if (lost_) return;
     if (streams_) return printer_->End(end, &text_);
     GeneratedChoice* const choice = answer_.At(end.choice);
@@ -130,7 +130,7 @@ class TextPump final : public EventPump {
     choice->token_count = end.tokens;
   }
 
-  void Take(const GenerateEnd& end) {
+  void Take(const api::GenerateEnd& end) {
     feed_.reset();
     if (lost_) return;
     if (stream_ != nullptr) return EndStream(end.status, &end);
@@ -139,13 +139,13 @@ class TextPump final : public EventPump {
     answer_.usage = end.usage;
     answer_.times = end.times;
     if (Status room = TakeMemory(); !room.ok()) return Refuse(room);
-    HttpResponse response;
+    http::HttpResponse response;
     response.body = printer_->Whole(answer_);
     AddHeaders(&response);
     respond_.Send(std::move(response));
   }
 
-  void AddHeaders(HttpResponse* response) const {
+  void AddHeaders(http::HttpResponse* response) const {
     for (auto& header : printer_->headers()) response->headers.push_back(std::move(header));
   }
 
@@ -161,19 +161,19 @@ class TextPump final : public EventPump {
   }
 
   void Refuse(const Status& status) {
-    respond_.Send(PrintError(error_body_, WithWireNames(status, names_), request_->id));
+    respond_.Send(PrintError(error_body_, frontend::WithWireNames(status, names_), request_->id));
   }
 
   // Null `end`: the model still works.
-  void EndStream(const Status& status, const GenerateEnd* end = nullptr) {
+  void EndStream(const Status& status, const api::GenerateEnd* end = nullptr) {
     const auto stream = std::move(stream_);
     began_stream_ = true;
     int http_status = 200;
     if (status.ok()) {
       printer_->Finish(*end, &text_);
     } else {
-      const HttpResponse error =
-          PrintError(error_body_, WithWireNames(status, names_), request_->id);
+      const http::HttpResponse error =
+          PrintError(error_body_, frontend::WithWireNames(status, names_), request_->id);
       http_status = error.status;
       printer_->Error(status, error.body, &text_);
       request_->context.cancel->Cancel();
@@ -190,17 +190,17 @@ class TextPump final : public EventPump {
     request_->context.cancel->Cancel();
   }
 
-  Service* const service_;
-  const std::shared_ptr<const HttpRequest> request_;
-  const Responder respond_;
+  api::Service* const service_;
+  const std::shared_ptr<const http::HttpRequest> request_;
+  const http::Responder respond_;
   const ErrorBody error_body_;
   const std::chrono::milliseconds ping_;
-  const FieldNames names_;
+  const frontend::FieldNames names_;
   const std::unique_ptr<TextPrinter> printer_;
 
   // Used by Drain and Lose only.
-  std::shared_ptr<GenerateFeed> feed_;
-  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<api::GenerateFeed> feed_;
+  std::unique_ptr<http::Stream> stream_;
   bool streams_ = false;
   bool began_stream_ = false;  // and ended it
   bool lost_ = false;
@@ -211,10 +211,10 @@ class TextPump final : public EventPump {
 
 }  // namespace
 
-void AnswerWithText(const RouteCall& call, TextRequest request,
-                    std::unique_ptr<TextPrinter> printer, FieldNames names) {
-  names.emplace_back("bulk_run", kBulkIdHeader);
+void AnswerWithText(const RouteCall& call, api::TextRequest request,
+                    std::unique_ptr<TextPrinter> printer, frontend::FieldNames names) {
+  names.emplace_back("bulk_run", frontend::kBulkIdHeader);
   std::make_shared<TextPump>(call, std::move(printer), std::move(names))->Start(std::move(request));
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -13,10 +13,10 @@
 #include "routes/routes.h"
 #include "routes/text_printer.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // `names`: native to wire, as for Answer (routes.h).
-void AnswerWithText(const RouteCall& call, TextRequest request,
-                    std::unique_ptr<TextPrinter> printer, FieldNames names);
+void AnswerWithText(const RouteCall& call, api::TextRequest request,
+                    std::unique_ptr<TextPrinter> printer, frontend::FieldNames names);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -26,7 +26,7 @@
 #include "registry/registry.h"
 #include "routes/server.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // A request by itself: sends, reads to the end of the connection, which it asks to be closed.
@@ -114,32 +114,36 @@ std::string Comparable(const std::string& answer) {
 
 class FailingAllocationTest : public testing::Test {
  protected:
-  explicit FailingAllocationTest(std::unique_ptr<Backend> backend = nullptr)
+  explicit FailingAllocationTest(std::unique_ptr<program::Backend> backend = nullptr)
       : backend_(std::move(backend)) {}
   void SetUp() override {
     InitLog({LogLevel::kOff, false});  // thousands of lines
   }
   void TearDown() override { InitLog({}); }
 
-  void Start(ServiceOptions limits = {}, double lead_s_max = EncoderSchedulerOptions().lead_s_max) {
-    for (const auto& [name, task] : {std::pair("embedder", ModelTask::kEmbedding),
-                                     std::pair("reranker", ModelTask::kReranking),
-                                     std::pair("classifier", ModelTask::kClassification)}) {
-      EncoderParts parts = FakeParts(task, task == ModelTask::kReranking ? 1 : 3);
+  void Start(api::ServiceOptions limits = {},
+             double lead_s_max = sched::EncoderSchedulerOptions().lead_s_max) {
+    for (const auto& [name, task] :
+         {std::pair("embedder", families::ModelTask::kEmbedding),
+          std::pair("reranker", families::ModelTask::kReranking),
+          std::pair("classifier", families::ModelTask::kClassification)}) {
+      engine::EncoderParts parts =
+          engine::FakeParts(task, task == families::ModelTask::kReranking ? 1 : 3);
       parts.max_tokens = 4096;
-      EncoderEngineOptions options;
+      engine::EncoderEngineOptions options;
       options.name = name;
       options.scheduler.lead_s_max = lead_s_max;
-      ASSERT_TRUE(
-          registry_.AddLoaded(std::make_unique<EncoderEngine>(std::move(parts), options, &metrics_))
-              .ok());
+      ASSERT_TRUE(registry_
+                      .AddLoaded(std::make_unique<engine::EncoderEngine>(std::move(parts), options,
+                                                                         &metrics_))
+                      .ok());
     }
     Serve(limits);
   }
-  void Serve(ServiceOptions limits) {
+  void Serve(api::ServiceOptions limits) {
     limits.tokenization_workers = 2;
-    service_ = std::make_unique<Service>(&registry_, limits, &metrics_);
-    ServerOptions options;
+    service_ = std::make_unique<api::Service>(&registry_, limits, &metrics_);
+    http::ServerOptions options;
     options.port = 0;
     options.slow_request = std::chrono::milliseconds(0);
     auto server = Server::Start(service_.get(), &metrics_, options);
@@ -213,10 +217,10 @@ class FailingAllocationTest : public testing::Test {
     }
   }
 
-  Metrics metrics_;
-  const std::unique_ptr<Backend> backend_;
-  Registry registry_{backend_.get(), &metrics_};
-  std::unique_ptr<Service> service_;
+  metrics::Metrics metrics_;
+  const std::unique_ptr<program::Backend> backend_;
+  registry::Registry registry_{backend_.get(), &metrics_};
+  std::unique_ptr<api::Service> service_;
   std::unique_ptr<Server> server_;
 };
 
@@ -310,7 +314,7 @@ TEST_F(FailingAllocationTest, LinesThatEndInAnError) {
 }
 
 TEST_F(FailingAllocationTest, ResultCache) {
-  ServiceOptions limits;
+  api::ServiceOptions limits;
   limits.result_cache_bytes = 1 << 20;
   Start(limits);
   // Row by row another text, so that there is something to compute each time.
@@ -325,7 +329,7 @@ TEST_F(FailingAllocationTest, ResultCache) {
 // A decoder of random weights that generates, with a template for chats.
 class FailingTextTest : public FailingAllocationTest {
  protected:
-  FailingTextTest() : FailingAllocationTest(*NewCpuBackend({2, false, ""})) {}
+  FailingTextTest() : FailingAllocationTest(*cpu::NewCpuBackend({2, false, ""})) {}
 
   void SetUp() override {
     FailingAllocationTest::SetUp();
@@ -335,7 +339,7 @@ class FailingTextTest : public FailingAllocationTest {
     folder.Write("chat_template.jinja",
                  "{% for message in messages %}<|turn|>{{ message.content }}<|end|>{% endfor %}"
                  "{# <think></think><tool_call>\"arguments\" #}");
-    ModelSpec spec;
+    registry::ModelSpec spec;
     spec.name = "text";
     spec.reference = folder.text();
     spec.options.decoder.scheduler.sequences_max = 4;
@@ -416,11 +420,11 @@ TEST_F(FailingTextTest, TextGenerationInference) {
 // A tensor model that is built in.
 class FailingTensorTest : public FailingAllocationTest {
  protected:
-  FailingTensorTest() : FailingAllocationTest(*NewCpuBackend({2, false, ""})) {}
+  FailingTensorTest() : FailingAllocationTest(*cpu::NewCpuBackend({2, false, ""})) {}
 
   void SetUp() override {
     FailingAllocationTest::SetUp();
-    ModelSpec spec;
+    registry::ModelSpec spec;
     spec.name = "same";
     spec.reference = "builtin:identity?shape=-1";
     ASSERT_TRUE(registry_.Add(spec).ok());
@@ -473,4 +477,4 @@ TEST_F(FailingTensorTest, WhatIsToldOfModels) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

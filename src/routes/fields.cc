@@ -11,7 +11,7 @@
 #include "common/ascii.h"
 #include "common/duration.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 Status WrongType(const std::string& path, std::string_view wanted, JsonElement value) {
@@ -27,7 +27,7 @@ Status NotOneOf(const std::string& path, std::string_view choices, std::string_v
       "'" + path + "' must be one of " + std::string(choices) + ", is \"" + shown + "\"", path);
 }
 
-Status ParseTruncate(const JsonObject& object, TextOptions* options) {
+Status ParseTruncate(const JsonObject& object, api::TextOptions* options) {
   const auto value = object.Find("truncate");
   if (!value) return Status::Ok();
   const std::string path = object.PathOf("truncate");
@@ -45,16 +45,16 @@ Status ParseTruncate(const JsonObject& object, TextOptions* options) {
     return NotOneOf(path, "true, false, \"NONE\", \"START\", \"END\"", text);
   }
   options->truncate = word != "none";
-  options->side = word == "start" ? TruncationSide::kLeft : TruncationSide::kRight;
+  options->side = word == "start" ? text::TruncationSide::kLeft : text::TruncationSide::kRight;
   return Status::Ok();
 }
 
-Status ParseInputType(const JsonObject& object, TextOptions* options) {
+Status ParseInputType(const JsonObject& object, api::TextOptions* options) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(object, "input_type"));
   if (type == "query" || type == "search_query") {
-    options->input_type = InputType::kQuery;
+    options->input_type = api::InputType::kQuery;
   } else if (type == "document" || type == "search_document" || type == "passage") {
-    options->input_type = InputType::kDocument;
+    options->input_type = api::InputType::kDocument;
   } else if (!type.empty() && type != "classification" && type != "clustering") {
     return NotOneOf(object.PathOf("input_type"),
                     "\"query\", \"search_query\", \"document\", \"search_document\", \"passage\", "
@@ -83,14 +83,14 @@ std::string Indexed(const std::string& path, size_t index) {
   return path + "[" + std::to_string(index) + "]";
 }
 
-Input FromText(std::string_view text) {
-  Input input;
+api::Input FromText(std::string_view text) {
+  api::Input input;
   input.text = std::string(text);
   return input;
 }
 
-Input FromIds(std::vector<int32_t> ids) {
-  Input input;
+api::Input FromIds(std::vector<int32_t> ids) {
+  api::Input input;
   input.ids = std::move(ids);
   input.is_ids = true;
   return input;
@@ -132,15 +132,15 @@ Expected<RequestBody> RequestBody::Parse(std::string_view body) {
   std::sort(keys.begin(), keys.end());
   const auto twice = std::adjacent_find(keys.begin(), keys.end());
   if (twice != keys.end()) {
-    const std::string key(twice->substr(0, kNameBytesMax));
+    const std::string key(twice->substr(0, api::kNameBytesMax));
     return Status::InvalidArgument("'" + key + "' is given twice", key);
   }
   return RequestBody(std::move(document), std::move(object));
 }
 
 Expected<std::string> GetName(const JsonObject& object, std::string_view key) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::string name, object.GetStringOr(key, "", kNameBytesMax));
-  PENSTOCK_RETURN_IF_ERROR(CheckName(name, object.PathOf(key)));
+  PENSTOCK_ASSIGN_OR_RETURN(std::string name, object.GetStringOr(key, "", api::kNameBytesMax));
+  PENSTOCK_RETURN_IF_ERROR(api::CheckName(name, object.PathOf(key)));
   return name;
 }
 
@@ -150,7 +150,7 @@ Expected<std::optional<std::chrono::milliseconds>> GetKeepAlive(const JsonObject
   if (!value) return std::optional<std::chrono::milliseconds>();
   std::string text;
   if (value->is_string()) {
-    PENSTOCK_ASSIGN_OR_RETURN(text, object.GetString(kKey, kNameBytesMax));
+    PENSTOCK_ASSIGN_OR_RETURN(text, object.GetString(kKey, api::kNameBytesMax));
   } else {
     PENSTOCK_ASSIGN_OR_RETURN(const double seconds, object.GetNumber(kKey));
     text = fmt::format("{:.3f}", std::clamp(seconds, -1.0, 1e12));
@@ -172,7 +172,7 @@ Expected<std::string> GetCacheSalt(const JsonObject& object) {
                                  object.PathOf(kKey));
 }
 
-Status ParseTextOptions(const JsonObject& object, TextOptions* options) {
+Status ParseTextOptions(const JsonObject& object, api::TextOptions* options) {
   PENSTOCK_ASSIGN_OR_RETURN(options->cache_salt, GetCacheSalt(object));
   PENSTOCK_ASSIGN_OR_RETURN(options->keep_alive, GetKeepAlive(object));
   PENSTOCK_RETURN_IF_ERROR(ParseTruncate(object, options));
@@ -182,7 +182,7 @@ Status ParseTextOptions(const JsonObject& object, TextOptions* options) {
     if (word != "left" && word != "right") {
       return NotOneOf(object.PathOf("truncation_direction"), "\"left\", \"right\"", side);
     }
-    options->side = word == "left" ? TruncationSide::kLeft : TruncationSide::kRight;
+    options->side = word == "left" ? text::TruncationSide::kLeft : text::TruncationSide::kRight;
   }
   PENSTOCK_RETURN_IF_ERROR(ParseInputType(object, options));
   if (object.Has("prompt_name")) {
@@ -194,7 +194,7 @@ Status ParseTextOptions(const JsonObject& object, TextOptions* options) {
   return Status::Ok();
 }
 
-Status CheckEntries(JsonArray items, const std::string& path, const ServiceOptions& limits) {
+Status CheckEntries(JsonArray items, const std::string& path, const api::ServiceOptions& limits) {
   const auto limit = static_cast<size_t>(limits.inputs_per_request);
   size_t entries = 0;
   for ([[maybe_unused]] const JsonElement item : items) {
@@ -208,7 +208,7 @@ Status CheckEntries(JsonArray items, const std::string& path, const ServiceOptio
 }
 
 Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::string_view key,
-                                                const ServiceOptions& limits, bool objects) {
+                                                const api::ServiceOptions& limits, bool objects) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonArray items, object.GetArray(key));
   const std::string path = object.PathOf(key);
   PENSTOCK_RETURN_IF_ERROR(CheckEntries(items, path, limits));
@@ -222,7 +222,7 @@ Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::s
 }
 
 Expected<std::vector<int32_t>> ParseIds(JsonArray items, const std::string& path,
-                                        const ServiceOptions& limits) {
+                                        const api::ServiceOptions& limits) {
   const auto limit = static_cast<size_t>(limits.input_bytes);
   std::vector<int32_t> ids;
   for (const JsonElement item : items) {
@@ -241,8 +241,9 @@ Expected<std::vector<int32_t>> ParseIds(JsonArray items, const std::string& path
   return ids;
 }
 
-Status ParseInputs(const JsonObject& object, std::string_view key, const ServiceOptions& limits,
-                   std::vector<Input>* inputs, bool* single, bool objects) {
+Status ParseInputs(const JsonObject& object, std::string_view key,
+                   const api::ServiceOptions& limits, std::vector<api::Input>* inputs, bool* single,
+                   bool objects) {
   const std::string path = object.PathOf(key);
   const auto value = object.Find(key);
   if (!value) return Status::InvalidArgument("'" + path + "' is missing", path);
@@ -304,20 +305,20 @@ Expected<std::optional<int32_t>> GetOptionalInt(const JsonObject& object, std::s
   return std::optional<int32_t>(static_cast<int32_t>(number));
 }
 
-void AddTruncationHeaders(const Truncation& truncation, HttpResponse* response) {
+void AddTruncationHeaders(const encode::Truncation& truncation, http::HttpResponse* response) {
   response->headers.emplace_back("X-Penstock-Truncated-Inputs", std::to_string(truncation.inputs));
   response->headers.emplace_back("X-Penstock-Truncated-Tokens", std::to_string(truncation.tokens));
   response->headers.emplace_back("X-Penstock-Unread-Bytes",
                                  std::to_string(truncation.unread_bytes));
 }
 
-void WriteTruncation(const Truncation& truncation, JsonWriter* json) {
+void WriteTruncation(const encode::Truncation& truncation, JsonWriter* json) {
   json->Key("truncated").BeginObject().Field("inputs", truncation.inputs);
   json->Field("tokens", truncation.tokens);
   json->Field("unread_bytes", truncation.unread_bytes).EndObject();
 }
 
-void WriteModelFacts(const ModelInfo& model, JsonWriter* json) {
+void WriteModelFacts(const api::ModelInfo& model, JsonWriter* json) {
   json->Key("aliases").BeginArray();
   for (const std::string& alias : model.aliases) json->String(alias);
   json->EndArray().Field("task", model.task).Field("ready", model.ready);
@@ -335,7 +336,7 @@ void WriteModelFacts(const ModelInfo& model, JsonWriter* json) {
   WriteModelState(model, json);
 }
 
-void WriteModelState(const ModelInfo& model, JsonWriter* json) {
+void WriteModelState(const api::ModelInfo& model, JsonWriter* json) {
   json->Key("lifecycle").BeginObject().Field("state", model.state);
   if (!model.error.empty()) json->Field("error", model.error);
   if (model.version > 0) json->Field("version", model.version);
@@ -378,4 +379,4 @@ void AppendBase64(std::span<const float> numbers, std::string* out) {
   AppendBase64({reinterpret_cast<const uint8_t*>(numbers.data()), numbers.size_bytes()}, out);
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

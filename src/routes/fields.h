@@ -15,7 +15,7 @@
 #include "common/status.h"
 #include "http/message.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 constexpr size_t kPromptBytesMax = 64 << 10;  // literal prompts
 constexpr size_t kFieldsMax = 256;            // of a request's object
@@ -40,24 +40,26 @@ Expected<std::string> GetName(const JsonObject& object, std::string_view key);
 // truncate: true | false | "NONE" | "START" | "END" (Cohere: the end that is cut off);
 // truncation_direction: "left" | "right"; prompt; prompt_name; input_type: "query" |
 // "search_query" | "document" | "search_document" | "passage" | "classification" | "clustering".
-Status ParseTextOptions(const JsonObject& object, TextOptions* options);
+Status ParseTextOptions(const JsonObject& object, api::TextOptions* options);
 
 // kPayloadTooLarge if the array at `path` has more entries than a request may have. Call it before
 // the entries are copied.
-Status CheckEntries(JsonArray array, const std::string& path, const ServiceOptions& limits);
+Status CheckEntries(JsonArray array, const std::string& path, const api::ServiceOptions& limits);
 
 // An array of strings, or of {"text": string} where `objects` is true.
 Expected<std::vector<std::string>> ParseStrings(const JsonObject& object, std::string_view key,
-                                                const ServiceOptions& limits, bool objects = false);
+                                                const api::ServiceOptions& limits,
+                                                bool objects = false);
 // A string, an array of strings, of token ids, or of arrays of token ids (refused where
 // ServiceOptions::token_input is false). `single` tells whether one input was given without an
 // array around it. `objects`: an entry may also be {"text": string}.
-Status ParseInputs(const JsonObject& object, std::string_view key, const ServiceOptions& limits,
-                   std::vector<Input>* inputs, bool* single, bool objects = false);
+Status ParseInputs(const JsonObject& object, std::string_view key,
+                   const api::ServiceOptions& limits, std::vector<api::Input>* inputs, bool* single,
+                   bool objects = false);
 // An array of integers from 0 to 2^31 - 1; kPayloadTooLarge if there are more of them than the
 // longest text may have bytes.
 Expected<std::vector<int32_t>> ParseIds(JsonArray array, const std::string& path,
-                                        const ServiceOptions& limits);
+                                        const api::ServiceOptions& limits);
 
 // Absent = nullopt.
 Expected<std::optional<bool>> GetOptionalBool(const JsonObject& object, std::string_view key);
@@ -74,23 +76,23 @@ Expected<std::string> GetCacheSalt(const JsonObject& object);
 Expected<std::optional<std::chrono::milliseconds>> GetKeepAlive(const JsonObject& object);
 
 // X-Penstock-Truncated-Inputs and -Tokens.
-void AddTruncationHeaders(const Truncation& truncation, HttpResponse* response);
+void AddTruncationHeaders(const encode::Truncation& truncation, http::HttpResponse* response);
 // "truncated":{"inputs":n,"tokens":m,"unread_bytes":b}
-void WriteTruncation(const Truncation& truncation, JsonWriter* json);
+void WriteTruncation(const encode::Truncation& truncation, JsonWriter* json);
 
 // "aliases", "task", "ready", "dtype", "max_tokens", "max_batch_tokens"; where the model makes
 // embeddings, "dimensions"; where it generates text, its context as "max_model_len" (vLLM's name)
 // and "context_length", and "chat", whether it has a chat template: what /info and /v1/models say
 // of each model besides its name.
-void WriteModelFacts(const ModelInfo& model, JsonWriter* json);
+void WriteModelFacts(const api::ModelInfo& model, JsonWriter* json);
 // "lifecycle": with "state": waiting, loading, ready, parked (its weights are there), draining,
 // absent or failed ("error" says why); for a model of a repository "version", and
 // "refused_version" with the highest that was not taken; "keep_alive_s" (-1: for ever), "idle_s",
 // "unload_in_s"; the most that it takes in "memory".
-void WriteModelState(const ModelInfo& model, JsonWriter* json);
+void WriteModelState(const api::ModelInfo& model, JsonWriter* json);
 
 // Standard base64 with padding; of the numbers as little-endian float32.
 void AppendBase64(std::span<const uint8_t> bytes, std::string* out);
 void AppendBase64(std::span<const float> numbers, std::string* out);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 Status InputsStatus(std::string_view json) {
   const auto body = RequestBody::Parse(json);
   if (!body.ok()) return body.status();
-  std::vector<Input> inputs;
+  std::vector<api::Input> inputs;
   bool single = false;
   return ParseInputs(body->object(), "input", {}, &inputs, &single);
 }
@@ -34,7 +34,7 @@ TEST(RequestBody, RefusesWhatIsNoCleanObject) {
 TEST(ParseInputs, EveryShape) {
   const auto parse = [](std::string_view json, bool* single) {
     const auto body = RequestBody::Parse(json);
-    std::vector<Input> inputs;
+    std::vector<api::Input> inputs;
     EXPECT_TRUE(ParseInputs(body->object(), "input", {}, &inputs, single).ok()) << json;
     return inputs;
   };
@@ -59,10 +59,10 @@ TEST(ParseInputs, EveryShape) {
 }
 
 TEST(ParseInputs, IdsAreRefusedWhereTheServerTakesNone) {
-  ServiceOptions limits;
+  api::ServiceOptions limits;
   limits.token_input = false;
   for (const char* json : {R"({"input":[1]})", R"({"input":[[1],[2]]})"}) {
-    std::vector<Input> inputs;
+    std::vector<api::Input> inputs;
     bool single = false;
     const auto document = JsonDocument::Parse(json);
     const Status status = ParseInputs(*document->Object(), "input", limits, &inputs, &single);
@@ -99,7 +99,7 @@ TEST(ParseInputs, WrongTypesNameTheField) {
 TEST(ParseTextOptions, Spellings) {
   const auto parse = [](std::string_view json) {
     const auto body = RequestBody::Parse(json);
-    TextOptions options;
+    api::TextOptions options;
     const Status status = ParseTextOptions(body->object(), &options);
     EXPECT_TRUE(status.ok()) << status.ToString();
     return options;
@@ -108,14 +108,14 @@ TEST(ParseTextOptions, Spellings) {
   EXPECT_EQ(parse(R"({"truncate":null})").truncate, std::nullopt);
   EXPECT_EQ(parse(R"({"truncate":true})").truncate, true);
   EXPECT_EQ(parse(R"({"truncate":"NONE"})").truncate, false);
-  EXPECT_EQ(parse(R"({"truncate":"end"})").side, TruncationSide::kRight);
+  EXPECT_EQ(parse(R"({"truncate":"end"})").side, text::TruncationSide::kRight);
   const auto start = parse(R"({"truncate":"START"})");
   EXPECT_EQ(start.truncate, true);
-  EXPECT_EQ(start.side, TruncationSide::kLeft);
-  EXPECT_EQ(parse(R"({"truncation_direction":"Left"})").side, TruncationSide::kLeft);
-  EXPECT_EQ(parse(R"({"input_type":"search_query"})").input_type, InputType::kQuery);
-  EXPECT_EQ(parse(R"({"input_type":"passage"})").input_type, InputType::kDocument);
-  EXPECT_EQ(parse(R"({"input_type":"clustering"})").input_type, InputType::kUnset);
+  EXPECT_EQ(start.side, text::TruncationSide::kLeft);
+  EXPECT_EQ(parse(R"({"truncation_direction":"Left"})").side, text::TruncationSide::kLeft);
+  EXPECT_EQ(parse(R"({"input_type":"search_query"})").input_type, api::InputType::kQuery);
+  EXPECT_EQ(parse(R"({"input_type":"passage"})").input_type, api::InputType::kDocument);
+  EXPECT_EQ(parse(R"({"input_type":"clustering"})").input_type, api::InputType::kUnset);
   EXPECT_EQ(parse(R"({"prompt":"p: "})").prompt, "p: ");
   EXPECT_EQ(parse(R"({"prompt_name":"query"})").prompt_name, "query");
 }
@@ -123,7 +123,7 @@ TEST(ParseTextOptions, Spellings) {
 TEST(ParseTextOptions, RefusalsNameTheField) {
   const auto expect = [](std::string_view json, const char* field) {
     const auto body = RequestBody::Parse(json);
-    TextOptions options;
+    api::TextOptions options;
     EXPECT_EQ(ParseTextOptions(body->object(), &options).field(), field) << json;
   };
   expect(R"({"truncate":1})", "truncate");
@@ -150,4 +150,4 @@ TEST(AppendBase64, KnownValuesAndPadding) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -8,14 +8,14 @@
 #include "http/stream.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
-class NoWake final : public StreamWake {
+class NoWake final : public http::StreamWake {
   void Wake() noexcept override {}
 };
 
-class InnerExchange final : public Exchange {
+class InnerExchange final : public http::Exchange {
  public:
   explicit InnerExchange(std::function<void(Print)> done) : done_(std::move(done)) {}
 
@@ -24,13 +24,17 @@ class InnerExchange final : public Exchange {
     RunGuarded("inner request", [&] { done_(std::move(print)); });
   }
 
-  std::unique_ptr<Stream> Begin(HttpResponse head, std::function<void()> ready) override {
+  std::unique_ptr<http::Stream> Begin(http::HttpResponse head,
+                                      std::function<void()> ready) override {
     (void)head;
-    Post([] { return HttpResponse{.status = 500, .body = R"({"error":"a stream was begun"})"}; });
+    Post([] {
+      return http::HttpResponse{.status = 500, .body = R"({"error":"a stream was begun"})"};
+    });
     // What is written is not read.
-    auto buffer = std::make_shared<StreamBuffer>(HttpResponse(), false, 1, std::move(ready));
+    auto buffer =
+        std::make_shared<http::StreamBuffer>(http::HttpResponse(), false, 1, std::move(ready));
     buffer->Leave();
-    return std::make_unique<Stream>(std::move(buffer), std::make_shared<NoWake>());
+    return std::make_unique<http::Stream>(std::move(buffer), std::make_shared<NoWake>());
   }
 
  private:
@@ -51,15 +55,15 @@ const Route* FindPostRoute(const std::string& path, int32_t* index) {
 }
 
 void CallInner(const InnerParts& parts, const Route* route,
-               std::shared_ptr<const HttpRequest> request, std::string body,
-               std::function<void(Exchange::Print)> done) {
+               std::shared_ptr<const http::HttpRequest> request, std::string body,
+               std::function<void(http::Exchange::Print)> done) {
   const RouteCall inner{parts.service,
                         parts.metrics,
                         parts.options,
                         route,
                         std::move(request),
                         std::move(body),
-                        Responder(std::make_shared<InnerExchange>(std::move(done)))};
+                        http::Responder(std::make_shared<InnerExchange>(std::move(done)))};
   ScopedMemory parsing(inner.request->context.memory.get());
   try {
     const auto bytes = static_cast<int64_t>(inner.body.size());
@@ -71,4 +75,4 @@ void CallInner(const InnerParts& parts, const Route* route,
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

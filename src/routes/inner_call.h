@@ -9,12 +9,21 @@
 
 #include "http/message.h"
 
-namespace penstock {
-
-class Metrics;
+namespace penstock::api {
 class Service;
-struct Route;
+}  // namespace penstock::api
+
+namespace penstock::http {
 struct ServerOptions;
+}  // namespace penstock::http
+
+namespace penstock::metrics {
+class Metrics;
+}  // namespace penstock::metrics
+
+namespace penstock::routes {
+
+struct Route;
 
 // The row that answers POST to exactly this path; null: none. *index: its place in the table.
 const Route* FindPostRoute(const std::string& path, int32_t* index);
@@ -25,9 +34,9 @@ inline constexpr int64_t kParseMemoryPerByte = 16;
 
 // What every call of a handler has.
 struct InnerParts {
-  Service* service;
-  Metrics* metrics;
-  const ServerOptions* options;
+  api::Service* service;
+  metrics::Metrics* metrics;
+  const http::ServerOptions* options;
 };
 
 // Has the handler of `route` answer `body`, whose parsing is counted in the request's memory
@@ -35,7 +44,7 @@ struct InnerParts {
 // for long work; an empty Print: the request was lost. A stream is answered with an error: the
 // caller refuses requests for one.
 void CallInner(const InnerParts& parts, const Route* route,
-               std::shared_ptr<const HttpRequest> request, std::string body,
-               std::function<void(Exchange::Print)> done);
+               std::shared_ptr<const http::HttpRequest> request, std::string body,
+               std::function<void(http::Exchange::Print)> done);
 
-}  // namespace penstock
+}  // namespace penstock::routes

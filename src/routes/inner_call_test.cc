@@ -8,7 +8,7 @@
 #include "common/byte_budget.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 int64_t held = -1;  // while the handler ran
@@ -22,12 +22,12 @@ void Handle(const RouteCall& call) {
 int StatusWithin(int64_t budget_bytes) {
   static constexpr Route kRoute("POST", "/x", ErrorBody::kTei, Handle);
   const auto budget = std::make_shared<ByteBudget>(budget_bytes);
-  auto request = std::make_shared<HttpRequest>();
+  auto request = std::make_shared<http::HttpRequest>();
   request->context.memory = std::make_shared<RequestMemory>(budget, Priority::kInteractive);
-  const std::shared_ptr<const HttpRequest> sent = request;
-  Exchange::Print print;
+  const std::shared_ptr<const http::HttpRequest> sent = request;
+  http::Exchange::Print print;
   CallInner({}, &kRoute, sent, std::string(1000, ' '),
-            [&](Exchange::Print given) { print = given; });
+            [&](http::Exchange::Print given) { print = given; });
   EXPECT_EQ(sent->context.memory->held(), 0);
   return print ? print().status : 0;
 }
@@ -41,4 +41,4 @@ TEST(InnerCall, ParsingIsCountedWhileTheHandlerRuns) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -14,7 +14,7 @@
 #include "routes/kserve_request.h"
 #include "routes/tensor_json.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr const char* kJsonBytesHeader = "Inference-Header-Content-Length";
@@ -25,7 +25,7 @@ constexpr uint64_t kCopyOnIoBytesMax = 1 << 20;
 constexpr uint64_t kPrintAtOnceBytesMax = 1 << 10;
 
 // One request, from its body to its answer. Deletes itself at the end.
-class KserveInfer final : public InferCall {
+class KserveInfer final : public api::InferCall {
  public:
   explicit KserveInfer(const RouteCall& call)
       : service_(call.service),
@@ -46,7 +46,7 @@ class KserveInfer final : public InferCall {
     const Priority priority = self->context.priority;
     const auto kept = std::make_shared<std::unique_ptr<KserveInfer>>(std::move(self));
     const Status taken = (*kept)->service_->RunOnWorker(priority, shared, [kept] {
-      const Responder respond = (*kept)->respond_;
+      const http::Responder respond = (*kept)->respond_;
       const ErrorBody error_body = (*kept)->error_body_;
       const std::string id = (*kept)->request_->id;
       try {
@@ -89,7 +89,7 @@ class KserveInfer final : public InferCall {
 
   static void Run(std::unique_ptr<KserveInfer> self) {
     if (const Status status = self->ReadShared(); !status.ok()) return self->Fail(status);
-    Service* const service = self->service_;
+    api::Service* const service = self->service_;
     service->Infer(self.release());
   }
 
@@ -122,8 +122,8 @@ class KserveInfer final : public InferCall {
     // Printed here, the bytes of binary outputs are copied once.
     if (json_bytes <= kPrintAtOnceBytesMax) return self->respond_.Send(self->Print());
     if (const Status kept = self->KeepOutputs(); !kept.ok()) return self->Fail(kept);
-    const Responder respond = self->respond_;
-    Service* const service = self->service_;
+    const http::Responder respond = self->respond_;
+    api::Service* const service = self->service_;
     const Priority priority = self->context.priority;
     const std::shared_ptr<KserveInfer> shared = std::move(self);
     if (json_bytes <= kPrintOnIoBytesMax) {
@@ -183,12 +183,12 @@ class KserveInfer final : public InferCall {
     return Status::Ok();
   }
 
-  HttpResponse Print() const {
-    HttpResponse response;
+  http::HttpResponse Print() const {
+    http::HttpResponse response;
     std::string& body = response.body;
     JsonWriter json(&body);
     json.BeginObject().Field("model_name", served_model());
-    json.Field("model_version", ServedVersion(served_version()));
+    json.Field("model_version", api::ServedVersion(served_version()));
     if (!parsed_.id.empty()) json.Field("id", parsed_.id);
     json.Key("outputs").BeginArray();
     uint64_t binary_bytes = 0;
@@ -197,7 +197,7 @@ class KserveInfer final : public InferCall {
       const Output& output = outputs[i];
       const KserveRequest::Output& form = parsed_.FormOf(i);
       json.BeginObject().Field("name", output.name);
-      json.Field("datatype", ElementTypeName(output.type)).Key("shape").BeginArray();
+      json.Field("datatype", signature::ElementTypeName(output.type)).Key("shape").BeginArray();
       for (const int64_t size : output.shape) json.Int(size);
       json.EndArray();
       if (!form.region.empty()) {
@@ -228,9 +228,9 @@ class KserveInfer final : public InferCall {
     return response;
   }
 
-  Service* const service_;
-  const Responder respond_;
-  const std::shared_ptr<const HttpRequest> request_;
+  api::Service* const service_;
+  const http::Responder respond_;
+  const std::shared_ptr<const http::HttpRequest> request_;
   const ErrorBody error_body_;
   const std::string body_;
   KserveRequest parsed_;
@@ -239,7 +239,7 @@ class KserveInfer final : public InferCall {
 
 }  // namespace
 
-size_t KserveInferJsonBytes(const HttpRequest& request, size_t body_bytes) {
+size_t KserveInferJsonBytes(const http::HttpRequest& request, size_t body_bytes) {
   const auto bytes = KserveJsonBytes(request.Header("inference-header-content-length"), body_bytes);
   return bytes.ok() ? *bytes : 0;  // it is refused before anything is parsed
 }
@@ -251,4 +251,4 @@ void AnswerKserveInfer(const RouteCall& call, std::string model, std::string ver
   KserveInfer::Start(std::move(infer));
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

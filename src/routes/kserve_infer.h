@@ -7,12 +7,12 @@
 #include "http/message.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // For Route::json_bytes: the JSON of a request for inference.
-size_t KserveInferJsonBytes(const HttpRequest& request, size_t body_bytes);
+size_t KserveInferJsonBytes(const http::HttpRequest& request, size_t body_bytes);
 
 // Runs the request of `call`, whose body it takes, and answers it. `version` may be "".
 void AnswerKserveInfer(const RouteCall& call, std::string model, std::string version);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -7,14 +7,14 @@
 #include "kserve/config_message.h"
 #include "signature/tensor_spec.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // -1 where any number is taken.
-void WriteShape(const TensorSpec& spec, JsonWriter* json) {
+void WriteShape(const signature::TensorSpec& spec, JsonWriter* json) {
   json->BeginArray();
   if (spec.shape) {
-    for (const DimensionRange& dimension : *spec.shape) {
+    for (const signature::DimensionRange& dimension : *spec.shape) {
       json->Int(dimension.fixed() ? dimension.min : -1);
     }
   } else {
@@ -23,10 +23,12 @@ void WriteShape(const TensorSpec& spec, JsonWriter* json) {
   json->EndArray();
 }
 
-void WriteMetadata(const std::vector<TensorSpec>& specs, JsonWriter* json) {
+void WriteMetadata(const std::vector<signature::TensorSpec>& specs, JsonWriter* json) {
   json->BeginArray();
-  for (const TensorSpec& spec : specs) {
-    json->BeginObject().Field("name", spec.name).Field("datatype", ElementTypeName(spec.type));
+  for (const signature::TensorSpec& spec : specs) {
+    json->BeginObject()
+        .Field("name", spec.name)
+        .Field("datatype", signature::ElementTypeName(spec.type));
     json->Key("shape");
     WriteShape(spec, json);
     json->EndObject();
@@ -34,15 +36,16 @@ void WriteMetadata(const std::vector<TensorSpec>& specs, JsonWriter* json) {
   json->EndArray();
 }
 
-void WriteTimes(std::string_view key, const TensorStatistics::Times& times, JsonWriter* json) {
+void WriteTimes(std::string_view key, const sched::TensorStatistics::Times& times,
+                JsonWriter* json) {
   json->Key(key).BeginObject().Field("count", times.count).Field("ns", times.ns).EndObject();
 }
 
 void WriteStatistics(const KserveModelStatistics& each, JsonWriter* json) {
-  const TensorStatistics& statistics = each.statistics;
+  const sched::TensorStatistics& statistics = each.statistics;
   json->BeginObject()
       .Field("name", each.model.name)
-      .Field("version", ServedVersion(each.model.version));
+      .Field("version", api::ServedVersion(each.model.version));
   json->Field("last_inference", statistics.last_run_unix_ms);
   json->Field("inference_count", statistics.rows).Field("execution_count", statistics.runs);
   json->Key("inference_stats").BeginObject();
@@ -82,11 +85,11 @@ std::string PrintKserveServer(bool shared_memory) {
   return out;
 }
 
-std::string PrintKserveModel(const ModelInfo& model) {
+std::string PrintKserveModel(const api::ModelInfo& model) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Field("name", model.name).Key("versions").BeginArray();
-  json.String(ServedVersion(model.version)).EndArray().Field("platform", model.platform);
+  json.String(api::ServedVersion(model.version)).EndArray().Field("platform", model.platform);
   json.Key("inputs");
   WriteMetadata(model.signature->inputs, &json);
   json.Key("outputs");
@@ -95,8 +98,8 @@ std::string PrintKserveModel(const ModelInfo& model) {
   return out;
 }
 
-std::string PrintKserveConfig(const ModelInfo& model) {
-  return ModelConfigJson(
+std::string PrintKserveConfig(const api::ModelInfo& model) {
+  return kserve::ModelConfigJson(
       {.name = model.name, .platform = model.platform, .signature = *model.signature});
 }
 
@@ -109,25 +112,27 @@ std::string PrintKserveStatistics(std::span<const KserveModelStatistics> models)
   return out;
 }
 
-std::string PrintKserveIndex(std::span<const ModelInfo> models, bool only_ready) {
+std::string PrintKserveIndex(std::span<const api::ModelInfo> models, bool only_ready) {
   std::string out;
   JsonWriter json(&out);
   json.BeginArray();
-  for (const ModelInfo& model : models) {
-    if (only_ready && !IsLoaded(model)) continue;
-    const RepositoryState state = RepositoryStateOf(model);
-    json.BeginObject().Field("name", model.name).Field("version", ServedVersion(model.version));
+  for (const api::ModelInfo& model : models) {
+    if (only_ready && !api::IsLoaded(model)) continue;
+    const api::RepositoryState state = api::RepositoryStateOf(model);
+    json.BeginObject()
+        .Field("name", model.name)
+        .Field("version", api::ServedVersion(model.version));
     json.Field("state", state.state).Field("reason", state.reason).EndObject();
   }
   json.EndArray();
   return out;
 }
 
-std::string PrintKserveRegions(std::span<const SharedMemoryRegion> regions) {
+std::string PrintKserveRegions(std::span<const api::SharedMemoryRegion> regions) {
   std::string out;
   JsonWriter json(&out);
   json.BeginArray();
-  for (const SharedMemoryRegion& region : regions) {
+  for (const api::SharedMemoryRegion& region : regions) {
     json.BeginObject().Field("name", region.name).Field("key", region.key);
     json.Field("offset", region.offset).Field("byte_size", region.bytes).EndObject();
   }
@@ -135,4 +140,4 @@ std::string PrintKserveRegions(std::span<const SharedMemoryRegion> regions) {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -11,24 +11,24 @@
 #include "api/types.h"
 #include "sched/tensor_scheduler.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // {"name", "version", "extensions"}
 std::string PrintKserveServer(bool shared_memory);
 // {"name", "versions", "platform", "inputs", "outputs"}; the model has a signature.
-std::string PrintKserveModel(const ModelInfo& model);
+std::string PrintKserveModel(const api::ModelInfo& model);
 // Triton's ModelConfig; the model has a signature.
-std::string PrintKserveConfig(const ModelInfo& model);
+std::string PrintKserveConfig(const api::ModelInfo& model);
 
 struct KserveModelStatistics {
-  ModelInfo model;
-  TensorStatistics statistics;
+  api::ModelInfo model;
+  sched::TensorStatistics statistics;
 };
 // {"model_stats": [...]}
 std::string PrintKserveStatistics(std::span<const KserveModelStatistics> models);
 // [{"name", "version", "state", "reason"}]
-std::string PrintKserveIndex(std::span<const ModelInfo> models, bool only_ready);
+std::string PrintKserveIndex(std::span<const api::ModelInfo> models, bool only_ready);
 // [{"name", "key", "offset", "byte_size"}]
-std::string PrintKserveRegions(std::span<const SharedMemoryRegion> regions);
+std::string PrintKserveRegions(std::span<const api::SharedMemoryRegion> regions);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -7,27 +7,28 @@
 
 #include "api/model_state.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using testing::HasSubstr;
 
-TensorSpec Spec(const char* name, ElementType type, std::vector<DimensionRange> shape) {
+signature::TensorSpec Spec(const char* name, signature::ElementType type,
+                           std::vector<signature::DimensionRange> shape) {
   return {name, type, std::move(shape)};
 }
 
-ModelInfo Model(const char* state = "ready") {
-  TensorSignature signature;
+api::ModelInfo Model(const char* state = "ready") {
+  signature::TensorSignature signature;
   signature.max_batch_size = 8;
-  signature.inputs = {Spec("x", ElementType::kFp32, {{1, -1}, {3, 3}, {0, -1}}),
-                      Spec("s", ElementType::kBytes, {{1, -1}, {2, 4}})};
-  signature.outputs = {Spec("y", ElementType::kInt64, {{1, -1}}),
-                       {"z", ElementType::kBool, std::nullopt}};
-  ModelInfo model;
+  signature.inputs = {Spec("x", signature::ElementType::kFp32, {{1, -1}, {3, 3}, {0, -1}}),
+                      Spec("s", signature::ElementType::kBytes, {{1, -1}, {2, 4}})};
+  signature.outputs = {Spec("y", signature::ElementType::kInt64, {{1, -1}}),
+                       {"z", signature::ElementType::kBool, std::nullopt}};
+  api::ModelInfo model;
   model.name = "a/b";
   model.platform = "onnxruntime_onnx";
   model.state = state;
-  model.signature = std::make_shared<const TensorSignature>(signature);
+  model.signature = std::make_shared<const signature::TensorSignature>(signature);
   return model;
 }
 
@@ -38,7 +39,7 @@ TEST(KservePrint, MetadataHaveTheDimensionOfRows) {
             R"({"name":"s","datatype":"BYTES","shape":[-1,-1]}],"outputs":[)"
             R"({"name":"y","datatype":"INT64","shape":[-1]},)"
             R"({"name":"z","datatype":"BOOL","shape":[-1]}]})");
-  ModelInfo versioned = Model();
+  api::ModelInfo versioned = Model();
   versioned.version = 7;
   EXPECT_THAT(PrintKserveModel(versioned), HasSubstr(R"("versions":["7"])"));
 }
@@ -51,7 +52,7 @@ TEST(KservePrint, TheConfigurationHasThemNot) {
 }
 
 TEST(KservePrint, StatisticsHaveTheNamesOfTriton) {
-  TensorStatistics statistics;
+  sched::TensorStatistics statistics;
   statistics.success = {3, 300};
   statistics.fail = {1, 10};
   statistics.queue = {3, 30};
@@ -77,7 +78,7 @@ TEST(KservePrint, StatisticsHaveTheNamesOfTriton) {
 }
 
 TEST(KservePrint, TheIndexTellsWhyAModelIsNotReady) {
-  std::vector<ModelInfo> models;
+  std::vector<api::ModelInfo> models;
   for (const char* state :
        {"ready", "parked", "loading", "waiting", "draining", "failed", "absent", "absent"}) {
     models.push_back(Model(state));
@@ -101,13 +102,13 @@ TEST(KservePrint, TheIndexTellsWhyAModelIsNotReady) {
 
 TEST(KservePrint, AModelIsReadyWhereItIsLoadedOrWillBeForTheFirstTime) {
   for (const char* ready : {"ready", "parked", "absent"})
-    EXPECT_TRUE(IsReadyForRequests(Model(ready)));
+    EXPECT_TRUE(api::IsReadyForRequests(Model(ready)));
   for (const char* state : {"loading", "waiting", "draining", "failed"}) {
-    EXPECT_FALSE(IsReadyForRequests(Model(state))) << state;
+    EXPECT_FALSE(api::IsReadyForRequests(Model(state))) << state;
   }
-  ModelInfo unloaded = Model("absent");
+  api::ModelInfo unloaded = Model("absent");
   unloaded.loads = 1;
-  EXPECT_FALSE(IsReadyForRequests(unloaded));
+  EXPECT_FALSE(api::IsReadyForRequests(unloaded));
 }
 
 TEST(KservePrint, TheServerTellsItsExtensions) {
@@ -118,4 +119,4 @@ TEST(KservePrint, TheServerTellsItsExtensions) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -11,7 +11,7 @@
 #include "common/printable.h"
 #include "routes/fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // The fields of a tensor. Parsers differ in which of two values of a name counts, so both are
@@ -44,9 +44,10 @@ struct TensorFields {
 
 Expected<std::string> NameOf(const TensorFields& fields) {
   std::string_view name;
-  if (!fields.name || !fields.name->Get(&name) || name.empty() || name.size() > kNameBytesMax) {
+  if (!fields.name || !fields.name->Get(&name) || name.empty() ||
+      name.size() > api::kNameBytesMax) {
     return Status::InvalidArgument(
-        fmt::format("'name' must be a string of 1 to {} bytes", kNameBytesMax));
+        fmt::format("'name' must be a string of 1 to {} bytes", api::kNameBytesMax));
   }
   return std::string(name);
 }
@@ -68,10 +69,10 @@ Status ReadShape(const TensorFields& fields, std::vector<int64_t>* shape) {
   return Status::Ok();
 }
 
-Expected<ElementType> ReadType(const TensorFields& fields) {
+Expected<signature::ElementType> ReadType(const TensorFields& fields) {
   std::string_view name;
   if (fields.datatype && fields.datatype->Get(&name)) {
-    if (const auto type = ElementTypeOf(name)) return *type;
+    if (const auto type = signature::ElementTypeOf(name)) return *type;
     return Status::InvalidArgument(fmt::format(
         "'datatype' must be BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, "
         "BF16, FP32, FP64 or BYTES; it is \"{}\"",
@@ -80,15 +81,15 @@ Expected<ElementType> ReadType(const TensorFields& fields) {
   return Status::InvalidArgument("'datatype' must be a string, such as \"FP32\"");
 }
 
-Expected<InferParameterValue> ValueOf(std::string_view name, JsonElement value) {
+Expected<api::InferParameterValue> ValueOf(std::string_view name, JsonElement value) {
   bool truth = false;
   int64_t integer = 0;
   double number = 0;
   std::string_view text;
-  if (value.Get(&truth)) return InferParameterValue(truth);
-  if (value.Get(&integer)) return InferParameterValue(integer);
-  if (value.Get(&number)) return InferParameterValue(number);
-  if (value.Get(&text)) return InferParameterValue(text);
+  if (value.Get(&truth)) return api::InferParameterValue(truth);
+  if (value.Get(&integer)) return api::InferParameterValue(integer);
+  if (value.Get(&number)) return api::InferParameterValue(number);
+  if (value.Get(&text)) return api::InferParameterValue(text);
   return Status::InvalidArgument(fmt::format(
       "the parameter '{}' must be a string, a number, true or false", Printable(name, 100)));
 }
@@ -109,7 +110,7 @@ Status ReadParameters(const std::optional<JsonElement>& value, Parameters* param
     }
     seen.push_back(field.key);
     if (field.value.is_null()) continue;
-    PENSTOCK_ASSIGN_OR_RETURN(const InferParameterValue set, ValueOf(field.key, field.value));
+    PENSTOCK_ASSIGN_OR_RETURN(const api::InferParameterValue set, ValueOf(field.key, field.value));
     PENSTOCK_RETURN_IF_ERROR(parameters->Set({field.key, set}));
   }
   return Status::Ok();
@@ -117,7 +118,7 @@ Status ReadParameters(const std::optional<JsonElement>& value, Parameters* param
 
 class Parser {
  public:
-  Parser(std::string_view body, size_t json_bytes, const SharedMemory& shared_memory,
+  Parser(std::string_view body, size_t json_bytes, const api::SharedMemory& shared_memory,
          RequestMemory* memory)
       : json_bytes_(json_bytes),
         rest_(body.substr(json_bytes)),
@@ -125,7 +126,7 @@ class Parser {
         memory_(memory) {}
 
   Expected<KserveRequest> Run(const JsonObject& root) {
-    PENSTOCK_ASSIGN_OR_RETURN(request_.id, root.GetStringOr("id", "", kNameBytesMax));
+    PENSTOCK_ASSIGN_OR_RETURN(request_.id, root.GetStringOr("id", "", api::kNameBytesMax));
     PENSTOCK_RETURN_IF_ERROR(ReadParameters(root.Find("parameters"), &request_.parameters));
     request_.other_form.binary = request_.parameters.binary_data_output;
     PENSTOCK_RETURN_IF_ERROR(
@@ -169,13 +170,13 @@ class Parser {
   Status ReadInput(JsonObject each) {
     TensorFields fields;
     PENSTOCK_RETURN_IF_ERROR(fields.Take(each));
-    InferCall::Input input;
+    api::InferCall::Input input;
     PENSTOCK_ASSIGN_OR_RETURN(input.name, NameOf(fields));
     PENSTOCK_RETURN_IF_ERROR(ReadShape(fields, &input.shape));
     PENSTOCK_ASSIGN_OR_RETURN(input.type, ReadType(fields));
-    InferInputParameters parameters;
+    api::InferInputParameters parameters;
     PENSTOCK_RETURN_IF_ERROR(ReadParameters(fields.parameters, &parameters));
-    const SharedMemoryParameters& shared = parameters.shared_memory;
+    const api::SharedMemoryParameters& shared = parameters.shared_memory;
     const int places =
         fields.data.has_value() + parameters.binary_data_size.has_value() + shared.used();
     if (places != 1) {
@@ -191,7 +192,7 @@ class Parser {
       input.bytes = made.span();
       request_.made.push_back(std::move(made));
     } else if (shared.used()) {
-      PENSTOCK_ASSIGN_OR_RETURN(SharedMemorySlice slice,
+      PENSTOCK_ASSIGN_OR_RETURN(api::SharedMemorySlice slice,
                                 shared_memory_.Slice(shared.region, shared.offset, shared.bytes));
       request_.shared_inputs.push_back({request_.inputs.size(), std::move(slice)});
     } else {
@@ -211,11 +212,11 @@ class Parser {
   Status ReadOutput(JsonObject each) {
     TensorFields fields;
     PENSTOCK_RETURN_IF_ERROR(fields.Take(each));
-    InferCall::Output output;
+    api::InferCall::Output output;
     PENSTOCK_ASSIGN_OR_RETURN(output.name, NameOf(fields));
-    InferOutputParameters parameters;
+    api::InferOutputParameters parameters;
     PENSTOCK_RETURN_IF_ERROR(ReadParameters(fields.parameters, &parameters));
-    const SharedMemoryParameters& shared = parameters.shared_memory;
+    const api::SharedMemoryParameters& shared = parameters.shared_memory;
     KserveRequest::Output form;
     if (shared.used()) {
       if (parameters.binary_data.value_or(false)) {
@@ -237,7 +238,7 @@ class Parser {
 
   const size_t json_bytes_;
   std::string_view rest_;  // bytes of inputs that are not taken yet
-  const SharedMemory& shared_memory_;
+  const api::SharedMemory& shared_memory_;
   RequestMemory* const memory_;
   KserveRequest request_;
 };
@@ -264,11 +265,11 @@ Expected<size_t> KserveJsonBytes(std::string_view header, size_t body_bytes) {
 }
 
 Expected<KserveRequest> ParseKserveRequest(std::string_view body, size_t json_bytes,
-                                           const SharedMemory& shared_memory,
+                                           const api::SharedMemory& shared_memory,
                                            RequestMemory* memory) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed,
                             RequestBody::Parse(body.substr(0, json_bytes)));
   return Parser(body, json_bytes, shared_memory, memory).Run(parsed.object());
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -23,7 +23,7 @@
 #include "common/status.h"
 #include "routes/tensor_json.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 struct KserveRequest {
   // How an output is sent: as JSON, behind the JSON, or written to shared memory.
@@ -32,22 +32,22 @@ struct KserveRequest {
     std::string region;  // of shared memory; "": none
     uint64_t offset = 0;
     uint64_t bytes = 0;
-    SharedMemorySlice shared;
+    api::SharedMemorySlice shared;
   };
   // An input that waits in shared memory.
   struct SharedInput {
     size_t input = 0;
-    SharedMemorySlice shared;
+    api::SharedMemorySlice shared;
   };
 
   std::string id;
-  InferRequestParameters parameters;
+  api::InferRequestParameters parameters;
   // `bytes` are of the body or of `made`; empty where a SharedInput stands for them.
-  std::vector<InferCall::Input> inputs;
+  std::vector<api::InferCall::Input> inputs;
   std::vector<SharedInput> shared_inputs;
   std::vector<TensorBytes> made;
-  std::vector<InferCall::Output> outputs;  // names alone; empty: all
-  std::vector<Output> forms;               // of `outputs`
+  std::vector<api::InferCall::Output> outputs;  // names alone; empty: all
+  std::vector<Output> forms;                    // of `outputs`
 
   Output other_form;  // of outputs that are not named
 
@@ -69,7 +69,7 @@ Expected<size_t> KserveJsonBytes(std::string_view header, size_t body_bytes);
 // Errors name the tensor: kInvalidArgument; kUnsupported: a parameter that cannot be honoured;
 // kNotFound: no such shared memory; those of `memory`.
 Expected<KserveRequest> ParseKserveRequest(std::string_view body, size_t json_bytes,
-                                           const SharedMemory& shared_memory,
+                                           const api::SharedMemory& shared_memory,
                                            RequestMemory* memory);
 
-}  // namespace penstock
+}  // namespace penstock::routes

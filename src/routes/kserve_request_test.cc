@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using testing::ElementsAre;
@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 // `body` outlives what is returned.
 Expected<KserveRequest> Parse(const std::string& body, size_t json_bytes = 0) {
-  static const SharedMemory none(0);
+  static const api::SharedMemory none(0);
   return ParseKserveRequest(body, json_bytes == 0 ? body.size() : json_bytes, none, nullptr);
 }
 
@@ -41,7 +41,7 @@ TEST(KserveRequest, JsonAlone) {
   EXPECT_EQ(parsed->parameters.timeout_us, 1000);
   ASSERT_EQ(parsed->inputs.size(), 2u);
   EXPECT_EQ(parsed->inputs[0].name, "a");
-  EXPECT_EQ(parsed->inputs[0].type, ElementType::kUint8);
+  EXPECT_EQ(parsed->inputs[0].type, signature::ElementType::kUint8);
   EXPECT_THAT(parsed->inputs[0].shape, ElementsAre(1, 2));
   EXPECT_EQ(Text(parsed->inputs[0].bytes), "AB");
   EXPECT_EQ(Text(parsed->inputs[1].bytes), std::string("\3\0\0\0xyz", 7));
@@ -154,4 +154,4 @@ TEST(KserveRequest, NumbersOfTensorsAndDimensionsAreBounded) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

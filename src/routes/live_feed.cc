@@ -11,7 +11,7 @@
 #include "routes/live_print.h"
 #include "routes/stats.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 int64_t UnixMs() {
@@ -35,8 +35,8 @@ std::string TextRing::Joined() const {
   return joined;
 }
 
-LiveFeed::LiveFeed(Service* service, HttpMetrics* http, const ServerOptions& options,
-                   std::chrono::milliseconds interval)
+LiveFeed::LiveFeed(api::Service* service, frontend::HttpMetrics* http,
+                   const http::ServerOptions& options, std::chrono::milliseconds interval)
     : service_(service),
       http_(http),
       stage_timers_(options.stage_timers),
@@ -76,10 +76,10 @@ void LiveFeed::Run() {
 
 void LiveFeed::Tick() {
   LivePoint point;
-  LoadSample now = service_->SampleLoad();
-  point.load = LoadPoint::Between(before_, now, service_->options().tokenization_workers);
+  api::LoadSample now = service_->SampleLoad();
+  point.load = api::LoadPoint::Between(before_, now, service_->options().tokenization_workers);
   before_ = std::move(now);
-  const HttpMetrics::FailureTotals failures = http_->TotalFailures();
+  const frontend::HttpMetrics::FailureTotals failures = http_->TotalFailures();
   const auto per_s = [&](uint64_t more, uint64_t less) {
     return static_cast<double>(more - less) / point.load.seconds;
   };
@@ -94,7 +94,7 @@ void LiveFeed::Tick() {
 
   std::string events;
   if (watchers() > 0) {
-    AppendEvent("point", printed, &events);
+    http::AppendEvent("point", printed, &events);
     events += PrintStatsEvent();
   }
   const std::lock_guard lock(mutex_);
@@ -107,7 +107,7 @@ void LiveFeed::Send(const std::string& events) {
   // The connection is closed soon after the request's deadline; the stream ends before.
   const auto soon = Clock::now() + interval_;
   for (auto at = watchers_.begin(); at != watchers_.end();) {
-    Stream& stream = *at->stream;
+    http::Stream& stream = *at->stream;
     const bool late = at->deadline <= soon;
     if (late) stream.End(events);
     if (late || stream.gone()) {
@@ -125,7 +125,7 @@ std::string LiveFeed::PrintHistory() const {
   JsonWriter json(&out);
   json.BeginObject().Field("version", PENSTOCK_VERSION);
   json.Field("interval_ms", interval_.count()).Field("points_max", kPointsMax);
-  const LoadLimits limits = service_->GetLoadLimits();
+  const api::LoadLimits limits = service_->GetLoadLimits();
   json.Key("limits").BeginObject().Field("processors", limits.processors);
   json.Field("tokenization_workers", limits.tokenization_workers);
   json.Field("models_bytes", limits.models_bytes);
@@ -142,11 +142,11 @@ std::string LiveFeed::PrintHistory() const {
 
 std::string LiveFeed::PrintStatsEvent() const {
   std::string event;
-  AppendEvent("stats", PrintStats(service_->GetStats(), stage_timers_), &event);
+  http::AppendEvent("stats", PrintStats(service_->GetStats(), stage_timers_), &event);
   return event;
 }
 
-Status LiveFeed::Watch(const HttpRequest& request, const Responder& respond) {
+Status LiveFeed::Watch(const http::HttpRequest& request, const http::Responder& respond) {
   const std::string stats = PrintStatsEvent();
   const std::lock_guard lock(mutex_);
   if (stopping_) return {StatusCode::kUnavailable, "the server is shutting down"};
@@ -159,10 +159,10 @@ Status LiveFeed::Watch(const HttpRequest& request, const Responder& respond) {
         .WithRetryAfter(5);
   }
   std::string events;
-  AppendEvent("history", PrintHistory(), &events);
+  http::AppendEvent("history", PrintHistory(), &events);
   events += stats;
-  HttpResponse head;
-  head.content_type = kEventStreamType;
+  http::HttpResponse head;
+  head.content_type = http::kEventStreamType;
   // Proxies neither keep the events nor hold them back.
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");
@@ -173,4 +173,4 @@ Status LiveFeed::Watch(const HttpRequest& request, const Responder& respond) {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

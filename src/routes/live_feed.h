@@ -27,7 +27,7 @@
 #include "http/server_options.h"
 #include "http/stream.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // The last `max` texts, oldest first. Not for several threads.
 class TextRing {
@@ -49,7 +49,7 @@ class LiveFeed {
   static constexpr size_t kWatchersMax = 100;
 
   // Service and metrics must outlive it.
-  LiveFeed(Service* service, HttpMetrics* http, const ServerOptions& options,
+  LiveFeed(api::Service* service, frontend::HttpMetrics* http, const http::ServerOptions& options,
            std::chrono::milliseconds interval);
   ~LiveFeed();  // Stop()
   LiveFeed(const LiveFeed&) = delete;
@@ -57,7 +57,7 @@ class LiveFeed {
 
   // Answers with the stream of events, until the client leaves. Any thread. kResourceExhausted: too
   // many watch; kUnavailable: Stop() was called.
-  Status Watch(const HttpRequest& request, const Responder& respond);
+  Status Watch(const http::HttpRequest& request, const http::Responder& respond);
   size_t watchers() const { return watcher_count_.load(std::memory_order_relaxed); }
 
   // Ends all streams. Watch refuses from here on.
@@ -65,7 +65,7 @@ class LiveFeed {
 
  private:
   struct Watcher {
-    std::unique_ptr<Stream> stream;
+    std::unique_ptr<http::Stream> stream;
     Clock::time_point deadline;
   };
   void Run();
@@ -74,14 +74,14 @@ class LiveFeed {
   std::string PrintHistory() const;
   std::string PrintStatsEvent() const;
 
-  Service* const service_;
-  HttpMetrics* const http_;
+  api::Service* const service_;
+  frontend::HttpMetrics* const http_;
   const bool stage_timers_;
   const std::chrono::milliseconds interval_;
 
   // The thread's own.
-  LoadSample before_;
-  HttpMetrics::FailureTotals failures_before_;
+  api::LoadSample before_;
+  frontend::HttpMetrics::FailureTotals failures_before_;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -92,4 +92,4 @@ class LiveFeed {
   std::thread thread_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::routes

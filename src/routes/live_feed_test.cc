@@ -13,7 +13,7 @@
 #include "routes/live_print.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using std::chrono::milliseconds;
@@ -21,14 +21,15 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 // An exchange that keeps what is streamed.
-class FakeExchange final : public Exchange {
+class FakeExchange final : public http::Exchange {
  public:
   void Post(Print) noexcept override { posted_ = true; }
-  std::unique_ptr<Stream> Begin(HttpResponse head, std::function<void()> ready) override {
-    buffer_ =
-        std::make_shared<StreamBuffer>(std::move(head), false, size_t{1} << 20, std::move(ready));
+  std::unique_ptr<http::Stream> Begin(http::HttpResponse head,
+                                      std::function<void()> ready) override {
+    buffer_ = std::make_shared<http::StreamBuffer>(std::move(head), false, size_t{1} << 20,
+                                                   std::move(ready));
     // Not the exchange itself: streams outlive it.
-    return std::make_unique<Stream>(buffer_, std::make_shared<NoWake>());
+    return std::make_unique<http::Stream>(buffer_, std::make_shared<NoWake>());
   }
   bool began() const { return buffer_ != nullptr; }
   bool posted() const { return posted_; }
@@ -36,7 +37,7 @@ class FakeExchange final : public Exchange {
   bool ended() const { return ended_; }
   // What has come since the last call; the kernel takes it.
   std::string Take() {
-    const StreamBuffer::Batch batch = buffer_->Take();
+    const http::StreamBuffer::Batch batch = buffer_->Take();
     buffer_->Sent(batch);
     ended_ = ended_ || batch.last;
     return batch.text;
@@ -53,10 +54,10 @@ class FakeExchange final : public Exchange {
   }
 
  private:
-  struct NoWake : StreamWake {
+  struct NoWake : http::StreamWake {
     void Wake() noexcept override {}
   };
-  std::shared_ptr<StreamBuffer> buffer_;
+  std::shared_ptr<http::StreamBuffer> buffer_;
   bool posted_ = false;
   bool ended_ = false;
 };
@@ -71,17 +72,17 @@ class LiveFeedTest : public testing::Test {
   std::shared_ptr<FakeExchange> Watch(LiveFeed* feed, Status* status = nullptr,
                                       Clock::time_point deadline = Clock::time_point::max()) {
     auto exchange = std::make_shared<FakeExchange>();
-    HttpRequest request;
+    http::HttpRequest request;
     request.context.deadline = deadline;
-    const Status watched = feed->Watch(request, Responder(exchange));
+    const Status watched = feed->Watch(request, http::Responder(exchange));
     if (status != nullptr) *status = watched;
     return exchange;
   }
 
-  Metrics metrics_;
-  Registry registry_;
-  Service service_;
-  HttpMetrics http_;
+  metrics::Metrics metrics_;
+  registry::Registry registry_;
+  api::Service service_;
+  frontend::HttpMetrics http_;
 };
 
 constexpr milliseconds kFast{5};
@@ -103,7 +104,7 @@ TEST(LivePrint, APointHasTheFieldsThatAreNamed) {
   point.load.requests_per_s = 12.34567;
   point.load.p50_ms = std::numeric_limits<double>::quiet_NaN();
   point.load.now.memory.weights = 90'123'456;
-  point.load.stage_ms[kStages - 1] = 0.00123;
+  point.load.stage_ms[metrics::kStages - 1] = 0.00123;
   const std::string text = PrintLivePoint(point);
   const auto document = JsonDocument::Parse("{\"a\":" + text + "}");
   ASSERT_TRUE(document.ok()) << text;
@@ -115,9 +116,10 @@ TEST(LivePrint, APointHasTheFieldsThatAreNamed) {
             LiveFields().size());
   const std::set<std::string_view> names(LiveFields().begin(), LiveFields().end());
   EXPECT_EQ(names.size(), LiveFields().size());
-  for (size_t s = 0; s < kStages; ++s) {
-    const std::string name = std::string("stage_") + StageName(static_cast<Stage>(s)) + "_ms";
-    EXPECT_EQ(LiveFields()[LiveFields().size() - kStages + s], name);
+  for (size_t s = 0; s < metrics::kStages; ++s) {
+    const std::string name =
+        std::string("stage_") + metrics::StageName(static_cast<metrics::Stage>(s)) + "_ms";
+    EXPECT_EQ(LiveFields()[LiveFields().size() - metrics::kStages + s], name);
   }
 }
 
@@ -212,4 +214,4 @@ TEST_F(LiveFeedTest, AStreamEndsBeforeItsDeadline) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -8,7 +8,7 @@
 
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // A field and its value. PrintLivePoint and LiveFields read the same rows, so that names and
@@ -84,7 +84,7 @@ constexpr Field kFields[] = {
     StageField<10>("stage_serialise_ms"),
     StageField<11>("stage_send_ms"),
 };
-static_assert(kStages == 12);
+static_assert(metrics::kStages == 12);
 
 // Whole numbers as they are, others with four digits: a picture shows no more.
 void AppendNumber(double value, std::string* out) {
@@ -117,4 +117,4 @@ std::string PrintLivePoint(const LivePoint& point) {
   return out += ']';
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -8,12 +8,12 @@
 
 #include "api/load_sample.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // What the front end adds to a point.
 struct LivePoint {
   int64_t unix_ms = 0;
-  LoadPoint load;
+  api::LoadPoint load;
   int64_t connections = 0;
   int64_t streams = 0;  // without those that watch
   int64_t watchers = 0;
@@ -26,4 +26,4 @@ std::span<const std::string_view> LiveFields();
 // [1764000000000,12.5,...]: as many as LiveFields; null for what is not known.
 std::string PrintLivePoint(const LivePoint& point);
 
-}  // namespace penstock
+}  // namespace penstock::routes

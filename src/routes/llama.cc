@@ -8,7 +8,7 @@
 #include "routes/sampling_fields.h"
 #include "routes/token_print.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // llama.cpp's seed for "draw one", besides negative ones.
@@ -32,15 +32,16 @@ constexpr RefusedField kTokenizeRefused[] = {
     {"with_pieces", "the form with \"inputs\" tells the pieces"},
 };
 
-Status ParsePrompt(const JsonObject& object, const ServiceOptions& limits, TextRequest* request) {
-  std::vector<Input> inputs;
+Status ParsePrompt(const JsonObject& object, const api::ServiceOptions& limits,
+                   api::TextRequest* request) {
+  std::vector<api::Input> inputs;
   bool single = false;
   PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "prompt", limits, &inputs, &single));
   if (inputs.size() != 1) {
     return Status::InvalidArgument("'prompt' must be one prompt; /v1/completions takes several",
                                    "prompt");
   }
-  GeneratePrompt prompt;
+  api::GeneratePrompt prompt;
   if (inputs[0].is_ids) {
     prompt.value = std::move(inputs[0].ids);
   } else {
@@ -50,8 +51,9 @@ Status ParsePrompt(const JsonObject& object, const ServiceOptions& limits, TextR
   return Status::Ok();
 }
 
-const char* StopType(FinishReason reason, int stop_string) {
-  if (reason == FinishReason::kLength || reason == FinishReason::kContext) return "limit";
+const char* StopType(generate::FinishReason reason, int stop_string) {
+  if (reason == generate::FinishReason::kLength || reason == generate::FinishReason::kContext)
+    return "limit";
   return stop_string >= 0 ? "word" : "eos";
 }
 
@@ -89,61 +91,62 @@ class LlamaPrinter final : public TextPrinter {
     return out;
   }
 
-  void Begin(const GenerateBegun& begun, std::string* out) override {
+  void Begin(const api::GenerateBegun& begun, std::string* out) override {
     (void)out;
     model_ = begun.model;
     if (!begun.prompts.empty()) prompt_ = begun.prompts[0];
   }
 
-  void Part(const GeneratedPart& part, std::string* out) override {
-    Event(part.deltas, part.token ? std::span(&*part.token, 1) : std::span<const TokenInfo>(), out);
+  void Part(const api::GeneratedPart& part, std::string* out) override {
+    Event(part.deltas, part.token ? std::span(&*part.token, 1) : std::span<const api::TokenInfo>(),
+          out);
   }
 
-  void End(const ChoiceEnd& end, std::string* out) override {
+  void End(const api::ChoiceEnd& end, std::string* out) override {
     end_ = end;
     end_.deltas.clear();
     if (!end.deltas.empty()) Event(end.deltas, {}, out);
   }
 
-  void Finish(const GenerateEnd& end, std::string* out) override {
+  void Finish(const api::GenerateEnd& end, std::string* out) override {
     std::string data;
     JsonWriter json(&data);
     WritePart("", {}, &json);
     WriteEnd(end_, end.usage, end.times, &json);
-    AppendEvent("", data, out);
+    http::AppendEvent("", data, out);
   }
 
  private:
-  void Event(const std::vector<ReplyDelta>& deltas, std::span<const TokenInfo> tokens,
+  void Event(const std::vector<reply::ReplyDelta>& deltas, std::span<const api::TokenInfo> tokens,
              std::string* out) {
     std::string text;
-    for (const ReplyDelta& delta : deltas) text += delta.text;
+    for (const reply::ReplyDelta& delta : deltas) text += delta.text;
     if (text.empty() && tokens.empty()) return;
     has_line_ = has_line_ || text.find('\n') != std::string::npos;
     std::string data;
     JsonWriter json(&data);
     WritePart(text, tokens, &json);
     json.Field("stop", false).EndObject();
-    AppendEvent("", data, out);
+    http::AppendEvent("", data, out);
   }
 
   // Leaves the object open.
-  void WritePart(const std::string& text, std::span<const TokenInfo> tokens,
+  void WritePart(const std::string& text, std::span<const api::TokenInfo> tokens,
                  JsonWriter* json) const {
     json->BeginObject().Field("index", 0).Field("content", text).Key("tokens").BeginArray();
     if (tokens_) {
-      for (const TokenInfo& token : tokens) json->Int(token.id);
+      for (const api::TokenInfo& token : tokens) json->Int(token.id);
     }
     json->EndArray();
     if (!probabilities_ || tokens.empty()) return;
     json->Key("completion_probabilities").BeginArray();
-    for (const TokenInfo& token : tokens) WriteTokenInfo(token, json);
+    for (const api::TokenInfo& token : tokens) WriteTokenInfo(token, json);
     json->EndArray();
   }
 
   // Closes the object.
-  void WriteEnd(const ChoiceEnd& end, const GenerateUsage& usage, const GenerateTimes& times,
-                JsonWriter* json) const {
+  void WriteEnd(const api::ChoiceEnd& end, const api::GenerateUsage& usage,
+                const api::GenerateTimes& times, JsonWriter* json) const {
     const auto stop = static_cast<size_t>(end.stop_string);
     json->Field("stop", true).Field("model", model_).Field("prompt", prompt_);
     json->Field("tokens_predicted", usage.completion_tokens);
@@ -163,16 +166,17 @@ class LlamaPrinter final : public TextPrinter {
   std::string model_;
   std::string prompt_;
   bool has_line_ = false;  // the text so far
-  ChoiceEnd end_;
+  api::ChoiceEnd end_;
 };
 
 }  // namespace
 
-Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object, const ServiceOptions& limits) {
+Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object,
+                                         const api::ServiceOptions& limits) {
   LlamaCall call;
-  TextRequest& request = call.request;
-  SamplingRequest& sampling = request.sampling;
-  SamplingOptions& options = sampling.options;
+  api::TextRequest& request = call.request;
+  api::SamplingRequest& sampling = request.sampling;
+  sample::SamplingOptions& options = sampling.options;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kLlamaRefused));
   std::optional<float> typical;
   PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, "typical_p", &typical));
@@ -197,7 +201,8 @@ Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object, const Service
                             GetOptionalInt(object, "n_predict", INT32_MIN, INT32_MAX));
   if (most.value_or(-1) > 0) request.max_tokens_default = most;
   request.prompt_only = most == 0;
-  PENSTOCK_ASSIGN_OR_RETURN(const auto top, GetOptionalInt(object, "n_probs", 0, kTopLogprobsMax));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto top,
+                            GetOptionalInt(object, "n_probs", 0, sample::kTopLogprobsMax));
   PENSTOCK_ASSIGN_OR_RETURN(call.tokens, object.GetBoolOr("return_tokens", false));
   call.probabilities = top.value_or(0) > 0;
   options.logprobs = call.tokens || call.probabilities;  // parts have their tokens then
@@ -206,7 +211,7 @@ Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object, const Service
                 {"repetition_penalty", "repeat_penalty"},
                 {"repetition_window", "repeat_last_n"},
                 {"top_logprobs", "n_probs"}};
-  PENSTOCK_RETURN_IF_ERROR(WithWireNames(CheckSampling(sampling), call.names));
+  PENSTOCK_RETURN_IF_ERROR(frontend::WithWireNames(CheckSampling(sampling), call.names));
   return call;
 }
 
@@ -214,8 +219,8 @@ std::unique_ptr<TextPrinter> NewLlamaPrinter(const LlamaCall& call) {
   return std::make_unique<LlamaPrinter>(call);
 }
 
-Expected<TokenizeRequest> ParseLlamaTokenize(const JsonObject& object) {
-  TokenizeRequest request;
+Expected<api::TokenizeRequest> ParseLlamaTokenize(const JsonObject& object) {
+  api::TokenizeRequest request;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kTokenizeRefused));
   PENSTOCK_ASSIGN_OR_RETURN(const bool special, object.GetBoolOr("parse_special", true));
   if (!special) {
@@ -229,7 +234,7 @@ Expected<TokenizeRequest> ParseLlamaTokenize(const JsonObject& object) {
   return request;
 }
 
-std::string PrintLlamaTokens(const TokenizeResponse& response) {
+std::string PrintLlamaTokens(const api::TokenizeResponse& response) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Key("tokens").BeginArray();
@@ -238,8 +243,9 @@ std::string PrintLlamaTokens(const TokenizeResponse& response) {
   return out;
 }
 
-Expected<DecodeRequest> ParseDetokenize(const JsonObject& object, const ServiceOptions& limits) {
-  DecodeRequest request;
+Expected<api::DecodeRequest> ParseDetokenize(const JsonObject& object,
+                                             const api::ServiceOptions& limits) {
+  api::DecodeRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(const auto tokens, object.GetArray("tokens"));
   PENSTOCK_ASSIGN_OR_RETURN(std::vector<int32_t> ids, ParseIds(tokens, "tokens", limits));
@@ -248,7 +254,7 @@ Expected<DecodeRequest> ParseDetokenize(const JsonObject& object, const ServiceO
   return request;
 }
 
-std::string PrintDetokenized(const DecodeResponse& response) {
+std::string PrintDetokenized(const api::DecodeResponse& response) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Field("content", response.texts.at(0));
@@ -256,7 +262,7 @@ std::string PrintDetokenized(const DecodeResponse& response) {
   return out;
 }
 
-std::string PrintLlamaProps(const ModelInfo& model) {
+std::string PrintLlamaProps(const api::ModelInfo& model) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Key("default_generation_settings").BeginObject();
@@ -269,7 +275,7 @@ std::string PrintLlamaProps(const ModelInfo& model) {
   return out;
 }
 
-std::string PrintLlamaSlots(const ModelInfo& model, int32_t running) {
+std::string PrintLlamaSlots(const api::ModelInfo& model, int32_t running) {
   std::string out;
   JsonWriter json(&out);
   json.BeginArray();
@@ -281,4 +287,4 @@ std::string PrintLlamaSlots(const ModelInfo& model, int32_t running) {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

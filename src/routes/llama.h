@@ -17,7 +17,7 @@
 #include "routes/chat.h"
 #include "routes/text_printer.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 struct LlamaCall : TextCall {
   bool tokens = false;         // the answer has the ids
@@ -29,24 +29,24 @@ struct LlamaCall : TextCall {
 // ignore_eos, n_probs, return_tokens, model}. n_predict below 0 is no limit but the context's, 0:
 // the prompt is read and nothing is written.
 Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object,
-                                         const ServiceOptions& limits = {});
+                                         const api::ServiceOptions& limits = {});
 // Whole: {"content", "stop": true, "stop_type", "timings", ...}. Streamed: events {"content",
 // "stop": false}, and a last one as the whole with an empty content.
 std::unique_ptr<TextPrinter> NewLlamaPrinter(const LlamaCall& call);
 
 // POST /tokenize: {content, add_special (false), model}. Answers {"tokens": [id, ...]}.
-Expected<TokenizeRequest> ParseLlamaTokenize(const JsonObject& object);
-std::string PrintLlamaTokens(const TokenizeResponse& response);
+Expected<api::TokenizeRequest> ParseLlamaTokenize(const JsonObject& object);
+std::string PrintLlamaTokens(const api::TokenizeResponse& response);
 
 // POST /detokenize: {tokens, model}, of vLLM too. Special tokens are part of the text.
-Expected<DecodeRequest> ParseDetokenize(const JsonObject& object,
-                                        const ServiceOptions& limits = {});
+Expected<api::DecodeRequest> ParseDetokenize(const JsonObject& object,
+                                             const api::ServiceOptions& limits = {});
 // {"content", "prompt"}: the text under llama.cpp's name and under vLLM's.
-std::string PrintDetokenized(const DecodeResponse& response);
+std::string PrintDetokenized(const api::DecodeResponse& response);
 
 // GET /props and GET /slots, of a model that generates text. `running`: texts in its steps; that
 // number of slots is shown as busy.
-std::string PrintLlamaProps(const ModelInfo& model);
-std::string PrintLlamaSlots(const ModelInfo& model, int32_t running);
+std::string PrintLlamaProps(const api::ModelInfo& model);
+std::string PrintLlamaSlots(const api::ModelInfo& model, int32_t running);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -5,7 +5,7 @@
 
 #include "routes/fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using testing::HasSubstr;
@@ -21,7 +21,7 @@ TEST(Llama, CompletionFieldsBecomeSampling) {
       R"("repeat_penalty":1.2,"repeat_last_n":64,"seed":7,"stop":["x"],"n_probs":2,"stream":true,)"
       R"("cache_prompt":true,"id_slot":-1,"typical_p":1,"mirostat":0})");
   ASSERT_TRUE(call.ok()) << call.status().ToString();
-  const SamplingOptions options = call->request.sampling.With({});
+  const sample::SamplingOptions options = call->request.sampling.With({});
   EXPECT_EQ(options.temperature, 0.5f);
   EXPECT_EQ(options.repetition_penalty, 1.2f);
   EXPECT_EQ(options.repetition_window, 64);
@@ -57,13 +57,13 @@ TEST(Llama, WhatWouldChangeTheTextIsRefusedByName) {
   EXPECT_EQ(Parsed("{}").status().field(), "prompt");
 }
 
-GeneratedPart Part(const std::string& text, int32_t id) {
-  GeneratedPart part;
-  ReplyDelta delta;
-  delta.kind = ReplyDelta::Kind::kContent;
+api::GeneratedPart Part(const std::string& text, int32_t id) {
+  api::GeneratedPart part;
+  reply::ReplyDelta delta;
+  delta.kind = reply::ReplyDelta::Kind::kContent;
   delta.text = text;
   part.deltas = {delta};
-  part.token = TokenInfo();
+  part.token = api::TokenInfo();
   part.token->id = id;
   return part;
 }
@@ -78,11 +78,11 @@ TEST(Llama, StreamsPartsAndAnEnd) {
   printer->Part(Part("b\n", 5), &out);
   EXPECT_EQ(out, "data: {\"index\":0,\"content\":\"b\\n\",\"tokens\":[5],\"stop\":false}\n\n");
   out.clear();
-  ChoiceEnd end;
+  api::ChoiceEnd end;
   end.stop_string = 1;
   printer->End(end, &out);
   EXPECT_EQ(out, "");
-  GenerateEnd all;
+  api::GenerateEnd all;
   all.usage = {4, 1, 5};
   all.times = {std::chrono::milliseconds(6), std::chrono::milliseconds(10)};
   printer->Finish(all, &out);
@@ -101,7 +101,7 @@ TEST(Llama, AnswersWhole) {
   answer.model = "m";
   answer.prompts = {"a"};
   answer.At(0)->content = "bc";
-  answer.At(0)->reason = FinishReason::kLength;
+  answer.At(0)->reason = generate::FinishReason::kLength;
   const std::string out = printer->Whole(answer);
   EXPECT_THAT(out, HasSubstr(R"({"index":0,"content":"bc","tokens":[],"stop":true,"model":"m")"));
   EXPECT_THAT(out, HasSubstr(R"("stop_type":"limit","stopping_word":"")"));
@@ -116,7 +116,7 @@ TEST(Llama, TokensAndTexts) {
   EXPECT_TRUE(tokenize(R"({"content":"a","add_special":true})")->add_special_tokens);
   EXPECT_EQ(tokenize(R"({"content":"a","with_pieces":true})").status().field(), "with_pieces");
   EXPECT_EQ(tokenize(R"({"content":"a","parse_special":false})").status().field(), "parse_special");
-  TokenizeResponse tokens;
+  api::TokenizeResponse tokens;
   tokens.inputs.resize(1);
   tokens.inputs[0].resize(1);
   tokens.inputs[0][0].id = 5;
@@ -128,7 +128,7 @@ TEST(Llama, TokensAndTexts) {
 }
 
 TEST(Llama, PropsAndSlotsTellNoPath) {
-  ModelInfo model;
+  api::ModelInfo model;
   model.name = "m";
   model.path = "/secret/place";
   model.context = 64;
@@ -144,4 +144,4 @@ TEST(Llama, PropsAndSlotsTellNoPath) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -7,7 +7,7 @@
 #include "routes/fields.h"
 #include "routes/sampling_fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr RefusedField kOllamaRefused[] = {
@@ -95,11 +95,11 @@ std::vector<std::string> IgnoredOptions(const JsonObject& options) {
 }
 
 Status ParseOptions(const JsonObject& object, OllamaTextCall* call) {
-  TextRequest* const request = &call->request;
+  api::TextRequest* const request = &call->request;
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject options, object.GetObjectOrEmpty("options"));
   call->ignored_options = IgnoredOptions(options);
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(options, kOptionsRefused));
-  SamplingRequest& sampling = request->sampling;
+  api::SamplingRequest& sampling = request->sampling;
   for (const auto& [key, off] : kOffAt) {
     std::optional<float> number;
     PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(options, key, &number));
@@ -121,7 +121,7 @@ Status ParseOptions(const JsonObject& object, OllamaTextCall* call) {
 }
 
 // think: true, false, or how hard.
-Status ParseThink(const JsonObject& object, ChatPrompt* chat) {
+Status ParseThink(const JsonObject& object, api::ChatPrompt* chat) {
   const auto think = object.Find("think");
   if (!think) return Status::Ok();
   bool truth = false;
@@ -143,17 +143,17 @@ Status ParseThink(const JsonObject& object, ChatPrompt* chat) {
 // What both routes for text have.
 Status ParseCommon(const JsonObject& object, OllamaTextCall* call) {
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kOllamaRefused));
-  TextRequest& request = call->request;
+  api::TextRequest& request = call->request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, OllamaModelOf(object));
   PENSTOCK_ASSIGN_OR_RETURN(request.keep_alive, GetKeepAlive(object));
   PENSTOCK_ASSIGN_OR_RETURN(call->stream, object.GetBoolOr("stream", true));
   request.streams = call->stream;
   request.whole_calls = true;
   PENSTOCK_RETURN_IF_ERROR(ParseOptions(object, call));
-  SamplingOptions& options = request.sampling.options;
+  sample::SamplingOptions& options = request.sampling.options;
   PENSTOCK_ASSIGN_OR_RETURN(options.logprobs, object.GetBoolOr("logprobs", false));
   PENSTOCK_ASSIGN_OR_RETURN(const auto top,
-                            GetOptionalInt(object, "top_logprobs", 0, kTopLogprobsMax));
+                            GetOptionalInt(object, "top_logprobs", 0, sample::kTopLogprobsMax));
   if (options.logprobs) options.top_logprobs = top.value_or(0);
   call->names = {{"max_tokens", "options.num_predict"},
                  {"temperature", "options.temperature"},
@@ -168,16 +168,16 @@ Status ParseCommon(const JsonObject& object, OllamaTextCall* call) {
                  {"logit_bias", "options.logit_bias"},
                  {"stop_token_ids", "options.stop_token_ids"},
                  {"stop", "options.stop"}};
-  return WithWireNames(CheckSampling(request.sampling), call->names);
+  return frontend::WithWireNames(CheckSampling(request.sampling), call->names);
 }
 
 // Names of Ollama's messages, as chat templates have them. Images are refused.
-Status FitMessages(JsonValue* messages) {
-  JsonValue::Array& all = *messages->array();
+Status FitMessages(chat::JsonValue* messages) {
+  chat::JsonValue::Array& all = *messages->array();
   for (size_t i = 0; i < all.size(); ++i) {
-    JsonValue& message = all[i];
+    chat::JsonValue& message = all[i];
     const std::string path = "messages[" + std::to_string(i) + "]";
-    const JsonValue* const images = message.Find("images");
+    const chat::JsonValue* const images = message.Find("images");
     if (images != nullptr && images->array() != nullptr && !images->array()->empty()) {
       return Status::InvalidArgument(
           "'" + path + ".images' is not supported: the models here read text", path + ".images");
@@ -185,7 +185,7 @@ Status FitMessages(JsonValue* messages) {
     for (const auto& [from, to] :
          {std::pair("tool_name", "name"), std::pair("thinking", "reasoning_content"),
           std::pair("thinking", "reasoning")}) {
-      const JsonValue* const value = message.Find(from);
+      const chat::JsonValue* const value = message.Find(from);
       if (value == nullptr || value->string() == nullptr || message.Find(to) != nullptr) continue;
       message.Set(to, *value->string());
     }
@@ -193,15 +193,15 @@ Status FitMessages(JsonValue* messages) {
   return Status::Ok();
 }
 
-GeneratePrompt PromptOf(const char* field, ChatPrompt chat) {
-  GeneratePrompt prompt;
+api::GeneratePrompt PromptOf(const char* field, api::ChatPrompt chat) {
+  api::GeneratePrompt prompt;
   prompt.field = field;
   prompt.value = std::move(chat);
   return prompt;
 }
 
-JsonValue Message(const char* role, std::string content) {
-  JsonValue message;
+chat::JsonValue Message(const char* role, std::string content) {
+  chat::JsonValue message;
   message.Set("role", role);
   message.Set("content", std::move(content));
   return message;
@@ -218,9 +218,10 @@ Expected<std::string> OllamaModelOf(const JsonObject& object) {
   return Status::InvalidArgument("model is required", "model");
 }
 
-Expected<OllamaEmbedCall> ParseOllamaEmbed(const JsonObject& object, const ServiceOptions& limits) {
+Expected<OllamaEmbedCall> ParseOllamaEmbed(const JsonObject& object,
+                                           const api::ServiceOptions& limits) {
   OllamaEmbedCall call;
-  EmbedRequest& request = call.request;
+  api::EmbedRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, OllamaModelOf(object));
   PENSTOCK_ASSIGN_OR_RETURN(request.text.keep_alive, GetKeepAlive(object));
   PENSTOCK_ASSIGN_OR_RETURN(request.text.truncate, object.GetBoolOr("truncate", true));
@@ -249,7 +250,7 @@ Expected<OllamaEmbedCall> ParseOllamaEmbed(const JsonObject& object, const Servi
 
 Expected<OllamaEmbedCall> ParseOllamaEmbeddings(const JsonObject& object) {
   OllamaEmbedCall call;
-  EmbedRequest& request = call.request;
+  api::EmbedRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, OllamaModelOf(object));
   PENSTOCK_ASSIGN_OR_RETURN(request.text.keep_alive, GetKeepAlive(object));
   PENSTOCK_RETURN_IF_ERROR(object.GetObjectOrEmpty("options").status());
@@ -260,7 +261,7 @@ Expected<OllamaEmbedCall> ParseOllamaEmbeddings(const JsonObject& object) {
   return call;
 }
 
-std::string PrintOllamaEmbed(const EmbedResponse& response, std::chrono::nanoseconds total) {
+std::string PrintOllamaEmbed(const api::EmbedResponse& response, std::chrono::nanoseconds total) {
   const auto dimensions = static_cast<size_t>(response.dimensions);
   std::string out;
   out.reserve(256 + response.values.size() * 13);
@@ -276,7 +277,7 @@ std::string PrintOllamaEmbed(const EmbedResponse& response, std::chrono::nanosec
   return out;
 }
 
-std::string PrintOllamaEmbeddings(const EmbedResponse& response) {
+std::string PrintOllamaEmbeddings(const api::EmbedResponse& response) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Key("embedding").Floats(response.values).EndObject();
@@ -291,25 +292,25 @@ Expected<OllamaTextCall> ParseOllamaGenerate(const JsonObject& object,
   PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetStringOr("prompt", ""));
   PENSTOCK_ASSIGN_OR_RETURN(std::string system, object.GetStringOr("system", ""));
   PENSTOCK_ASSIGN_OR_RETURN(const bool raw, object.GetBoolOr("raw", false));
-  TextRequest& request = call.request;
+  api::TextRequest& request = call.request;
   call.loads = text.empty();
   if (raw) {
     if (!system.empty()) {
       return Status::InvalidArgument("'raw' takes the prompt as it is, and no 'system'", "raw");
     }
-    GeneratePrompt prompt;
+    api::GeneratePrompt prompt;
     prompt.value = std::move(text);
     request.prompts.push_back(std::move(prompt));
     return call;
   }
   request.parses_reply = true;
   if (system.empty()) call.plain = text;
-  ChatPrompt chat;
+  api::ChatPrompt chat;
   PENSTOCK_RETURN_IF_ERROR(ParseThink(object, &chat));
-  JsonValue::Array messages;
+  chat::JsonValue::Array messages;
   if (!system.empty()) messages.push_back(Message("system", std::move(system)));
   messages.push_back(Message("user", std::move(text)));
-  chat.messages = JsonValue(std::move(messages));
+  chat.messages = chat::JsonValue(std::move(messages));
   request.prompts.push_back(PromptOf("prompt", std::move(chat)));
   return call;
 }
@@ -318,7 +319,7 @@ Expected<OllamaTextCall> ParseOllamaChat(const JsonObject& object, const Request
   OllamaTextCall call;
   call.chat = true;
   PENSTOCK_RETURN_IF_ERROR(ParseCommon(object, &call));
-  TextRequest& request = call.request;
+  api::TextRequest& request = call.request;
   request.parses_reply = true;
   if (object.Has("messages")) {
     PENSTOCK_ASSIGN_OR_RETURN(const auto messages, object.GetArray("messages", kMessagesMax));
@@ -327,15 +328,15 @@ Expected<OllamaTextCall> ParseOllamaChat(const JsonObject& object, const Request
     call.loads = true;
   }
   if (call.loads) return call;
-  ChatPrompt chat;
+  api::ChatPrompt chat;
   PENSTOCK_RETURN_IF_ERROR(ReadMessages(object, context, &chat));
   PENSTOCK_RETURN_IF_ERROR(FitMessages(&chat.messages));
-  std::vector<ReplyTool> tools;
+  std::vector<reply::ReplyTool> tools;
   PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, &chat, &tools));
-  if (!tools.empty()) request.tools = std::make_shared<const ToolSet>(std::move(tools));
+  if (!tools.empty()) request.tools = std::make_shared<const reply::ToolSet>(std::move(tools));
   PENSTOCK_RETURN_IF_ERROR(ParseThink(object, &chat));
   request.prompts.push_back(PromptOf("messages", std::move(chat)));
   return call;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -19,24 +19,25 @@
 #include "common/status.h"
 #include "routes/chat.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // The field "model", or "name", which older clients send.
 Expected<std::string> OllamaModelOf(const JsonObject& object);
 
 struct OllamaEmbedCall {
-  EmbedRequest request;
+  api::EmbedRequest request;
   bool loads = false;  // there is no input: the model is loaded, no more
 };
 
 // {model, input: a string or strings, truncate, dimensions, keep_alive}. Embeddings have length 1.
-Expected<OllamaEmbedCall> ParseOllamaEmbed(const JsonObject& object, const ServiceOptions& limits);
+Expected<OllamaEmbedCall> ParseOllamaEmbed(const JsonObject& object,
+                                           const api::ServiceOptions& limits);
 // {"model", "embeddings", "total_duration", "prompt_eval_count", "truncated"}
-std::string PrintOllamaEmbed(const EmbedResponse& response, std::chrono::nanoseconds total);
+std::string PrintOllamaEmbed(const api::EmbedResponse& response, std::chrono::nanoseconds total);
 
 // The older route: {model, prompt, keep_alive}; {"embedding"}.
 Expected<OllamaEmbedCall> ParseOllamaEmbeddings(const JsonObject& object);
-std::string PrintOllamaEmbeddings(const EmbedResponse& response);
+std::string PrintOllamaEmbeddings(const api::EmbedResponse& response);
 
 struct OllamaTextCall : TextCall {
   bool chat = false;
@@ -55,4 +56,4 @@ Expected<OllamaTextCall> ParseOllamaGenerate(const JsonObject& object,
 Expected<OllamaTextCall> ParseOllamaChat(const JsonObject& object,
                                          const RequestContext* context = nullptr);
 
-}  // namespace penstock
+}  // namespace penstock::routes

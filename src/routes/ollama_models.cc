@@ -10,7 +10,7 @@
 #include "routes/ollama_print.h"
 #include "routes/sha256.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 std::string ParameterText(int64_t parameters) {
@@ -19,21 +19,21 @@ std::string ParameterText(int64_t parameters) {
                                     : fmt::format("{:.1f}B", count / 1e9);
 }
 
-std::string FormatOf(const ModelInfo& model) {
+std::string FormatOf(const api::ModelInfo& model) {
   if (model.path.ends_with(".gguf")) return "gguf";
-  if (model.task == kTensorTask) return model.platform;  // "" until it is loaded
+  if (model.task == api::kTensorTask) return model.platform;  // "" until it is loaded
   return "safetensors";
 }
 
 // In Ollama's words.
-std::string LevelOf(const ModelInfo& model) {
+std::string LevelOf(const api::ModelInfo& model) {
   if (!model.quantisation.empty()) return model.quantisation;
   if (model.dtype == "float32") return "F32";
   if (model.dtype == "bfloat16") return "BF16";
   return model.dtype;
 }
 
-void WriteDetails(const ModelInfo& model, JsonWriter* json) {
+void WriteDetails(const api::ModelInfo& model, JsonWriter* json) {
   json->Key("details").BeginObject().Field("parent_model", "");
   json->Field("format", FormatOf(model));
   json->Field("family", model.architecture).Key("families").BeginArray();
@@ -42,18 +42,19 @@ void WriteDetails(const ModelInfo& model, JsonWriter* json) {
   json->Field("quantization_level", LevelOf(model)).EndObject();
 }
 
-void WriteName(const ModelInfo& model, const std::string& name, uint64_t bytes, JsonWriter* json) {
+void WriteName(const api::ModelInfo& model, const std::string& name, uint64_t bytes,
+               JsonWriter* json) {
   json->Field("name", name).Field("model", name).Field("size", bytes);
   json->Field("digest", Sha256Hex(model.name + "@" + model.revision));
   WriteDetails(model, json);
 }
 
-std::string ModifiedAt(const ModelInfo& model) {
+std::string ModifiedAt(const api::ModelInfo& model) {
   return Rfc3339(std::chrono::system_clock::time_point(std::chrono::seconds(model.created_unix_s)));
 }
 
 // When it is unloaded if it is not used before; of one that stays, in a hundred years.
-std::string ExpiresAt(const ModelInfo& model) {
+std::string ExpiresAt(const api::ModelInfo& model) {
   constexpr double kForeverS = 100.0 * 365 * 86400;
   const std::chrono::duration<double> left(model.unload_in_s < 0 ? kForeverS : model.unload_in_s);
   return Rfc3339(std::chrono::system_clock::now() +
@@ -61,8 +62,8 @@ std::string ExpiresAt(const ModelInfo& model) {
 }
 
 // What pickers of Ollama's clients can use. A model whose task is not known yet is listed.
-bool IsListed(const ModelInfo& model) {
-  return model.task.empty() || model.task == kGenerationTask || model.task == "embedding";
+bool IsListed(const api::ModelInfo& model) {
+  return model.task.empty() || model.task == api::kGenerationTask || model.task == "embedding";
 }
 
 // The name without its owner and without what stands behind a colon.
@@ -74,11 +75,11 @@ std::string BaseName(std::string_view name) {
 
 }  // namespace
 
-std::string PrintOllamaTags(const std::vector<ModelInfo>& models) {
+std::string PrintOllamaTags(const std::vector<api::ModelInfo>& models) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Key("models").BeginArray();
-  for (const ModelInfo& model : models) {
+  for (const api::ModelInfo& model : models) {
     if (!IsListed(model)) continue;
     std::vector<std::string> names = {model.name};
     names.insert(names.end(), model.aliases.begin(), model.aliases.end());
@@ -92,11 +93,11 @@ std::string PrintOllamaTags(const std::vector<ModelInfo>& models) {
   return out;
 }
 
-std::string PrintOllamaLoadedModels(const std::vector<ModelInfo>& models) {
+std::string PrintOllamaLoadedModels(const std::vector<api::ModelInfo>& models) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Key("models").BeginArray();
-  for (const ModelInfo& model : models) {
+  for (const api::ModelInfo& model : models) {
     if (model.state != "ready" && model.state != "parked") continue;
     json.BeginObject();
     WriteName(model, model.name,
@@ -110,7 +111,7 @@ std::string PrintOllamaLoadedModels(const std::vector<ModelInfo>& models) {
   return out;
 }
 
-std::string PrintOllamaShow(const ModelInfo& model) {
+std::string PrintOllamaShow(const api::ModelInfo& model) {
   const std::string& family = model.architecture;
   // A line for each parameter, its value in a column of its own, as Ollama's clients read it.
   const std::string parameters =
@@ -129,11 +130,11 @@ std::string PrintOllamaShow(const ModelInfo& model) {
                model.dimensions > 0 ? model.dimensions : model.hidden_size);
   }
   json.EndObject().Key("capabilities").BeginArray();
-  if (model.task == kGenerationTask) {
+  if (model.task == api::kGenerationTask) {
     json.String("completion");
     // As Ollama tells it of a model: its template has a place for them.
-    if (TakesTools(model.chat_template)) json.String("tools");
-    if (TakesThinking(model.chat_template)) json.String("thinking");
+    if (reply::TakesTools(model.chat_template)) json.String("tools");
+    if (reply::TakesThinking(model.chat_template)) json.String("thinking");
   } else {
     json.String(model.task == "embedding" ? "embedding" : model.task);
   }
@@ -141,4 +142,4 @@ std::string PrintOllamaShow(const ModelInfo& model) {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -10,14 +10,14 @@
 
 #include "api/types.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // Those that generate text or embed, by their name and once more by each alias: clients look in
 // this list for the very name they were given. Rerankers, classifiers and tensor models, which no
 // client of Ollama can use, are left out.
-std::string PrintOllamaTags(const std::vector<ModelInfo>& models);
+std::string PrintOllamaTags(const std::vector<api::ModelInfo>& models);
 // Those that are loaded.
-std::string PrintOllamaLoadedModels(const std::vector<ModelInfo>& models);
-std::string PrintOllamaShow(const ModelInfo& model);
+std::string PrintOllamaLoadedModels(const std::vector<api::ModelInfo>& models);
+std::string PrintOllamaShow(const api::ModelInfo& model);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -11,16 +11,16 @@
 #include "common/json_writer.h"
 #include "routes/token_print.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
-using Kind = ReplyDelta::Kind;
+using Kind = reply::ReplyDelta::Kind;
 
 // What one object of an answer tells: a part of the text, or all of it.
 struct Piece {
   std::string content, reasoning;
   std::vector<GeneratedChoice::Call> calls;
-  std::span<const TokenInfo> tokens;
+  std::span<const api::TokenInfo> tokens;
 };
 
 class OllamaPrinter final : public TextPrinter {
@@ -52,21 +52,21 @@ class OllamaPrinter final : public TextPrinter {
     return out;
   }
 
-  void Begin(const GenerateBegun& begun, std::string* out) override {
+  void Begin(const api::GenerateBegun& begun, std::string* out) override {
     (void)out;
     model_ = begun.model;
   }
 
-  void Part(const GeneratedPart& part, std::string* out) override {
+  void Part(const api::GeneratedPart& part, std::string* out) override {
     Line(part.deltas, part.token ? &*part.token : nullptr, out);
   }
 
-  void End(const ChoiceEnd& end, std::string* out) override {
+  void End(const api::ChoiceEnd& end, std::string* out) override {
     reason_ = end.reason;
     Line(end.deltas, nullptr, out);
   }
 
-  void Finish(const GenerateEnd& end, std::string* out) override {
+  void Finish(const api::GenerateEnd& end, std::string* out) override {
     JsonWriter json(out);
     WritePart({}, &json);
     WriteDone(reason_, end.usage, end.times, &json);
@@ -74,12 +74,13 @@ class OllamaPrinter final : public TextPrinter {
   }
 
  private:
-  void Line(const std::vector<ReplyDelta>& deltas, const TokenInfo* token, std::string* out) {
+  void Line(const std::vector<reply::ReplyDelta>& deltas, const api::TokenInfo* token,
+            std::string* out) {
     GeneratedAnswer joined;
     joined.Add(deltas, joined.At(0));
     GeneratedChoice& choice = joined.choices[0];
     const bool calls_to_tell =
-        std::any_of(deltas.begin(), deltas.end(), [](const ReplyDelta& delta) {
+        std::any_of(deltas.begin(), deltas.end(), [](const reply::ReplyDelta& delta) {
           return delta.kind == Kind::kCallBegin || delta.kind == Kind::kCallArguments;
         });
     if (choice.content.empty() && choice.reasoning.empty() && !calls_to_tell && token == nullptr) {
@@ -110,15 +111,16 @@ class OllamaPrinter final : public TextPrinter {
     }
     if (logprobs_ && !part.tokens.empty()) {
       json->Key("logprobs").BeginArray();
-      for (const TokenInfo& token : part.tokens) WriteTokenInfo(token, json);
+      for (const api::TokenInfo& token : part.tokens) WriteTokenInfo(token, json);
       json->EndArray();
     }
   }
 
   // Closes the object.
-  void WriteDone(FinishReason reason, const GenerateUsage& usage, const GenerateTimes& times,
-                 JsonWriter* json) const {
-    const bool cut = reason == FinishReason::kLength || reason == FinishReason::kContext;
+  void WriteDone(generate::FinishReason reason, const api::GenerateUsage& usage,
+                 const api::GenerateTimes& times, JsonWriter* json) const {
+    const bool cut =
+        reason == generate::FinishReason::kLength || reason == generate::FinishReason::kContext;
     const std::chrono::nanoseconds total = Clock::now() - begin_;
     const std::chrono::nanoseconds load = total - times.prompt - times.decode;
     json->Field("done", true).Field("done_reason", cut ? "length" : "stop");
@@ -137,7 +139,7 @@ class OllamaPrinter final : public TextPrinter {
       json->BeginObject().Field("id", call.id).Key("function").BeginObject();
       json->Field("name", call.name).Key("arguments");
       // Printed again, since the model's own may have line breaks.
-      const auto arguments = JsonValue::Parse(call.arguments);
+      const auto arguments = chat::JsonValue::Parse(call.arguments);
       if (arguments.ok() && arguments->object() != nullptr) {
         arguments->Write(json);
       } else {
@@ -153,7 +155,7 @@ class OllamaPrinter final : public TextPrinter {
   const Clock::time_point begin_;
   const std::vector<std::string> ignored_options_;
   std::string model_;
-  FinishReason reason_ = FinishReason::kStop;
+  generate::FinishReason reason_ = generate::FinishReason::kStop;
 };
 
 }  // namespace
@@ -183,4 +185,4 @@ std::string PrintOllamaLoaded(const OllamaTextCall& call, std::string_view reaso
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -11,7 +11,7 @@
 #include "routes/ollama.h"
 #include "routes/text_printer.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // "2026-01-31T09:05:00.123456789Z"
 std::string Rfc3339(std::chrono::system_clock::time_point time);
@@ -22,4 +22,4 @@ std::unique_ptr<TextPrinter> NewOllamaPrinter(const OllamaTextCall& call, Clock:
 // The answer to a request that only loads or unloads a model: `reason` is "load" or "unload".
 std::string PrintOllamaLoaded(const OllamaTextCall& call, std::string_view reason);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -11,7 +11,7 @@
 #include "routes/ollama_print.h"
 #include "routes/sha256.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using testing::EndsWith;
@@ -38,8 +38,8 @@ OllamaTextCall Chat(const std::string& more) {
 
 Status Refused(const std::string& text) { return Parsed(ParseOllamaGenerate, text).status(); }
 
-const ChatPrompt& ChatOf(const OllamaTextCall& call) {
-  return std::get<ChatPrompt>(call.request.prompts.at(0).value);
+const api::ChatPrompt& ChatOf(const OllamaTextCall& call) {
+  return std::get<api::ChatPrompt>(call.request.prompts.at(0).value);
 }
 
 TEST(Ollama, OptionsBecomeSampling) {
@@ -50,7 +50,7 @@ TEST(Ollama, OptionsBecomeSampling) {
   EXPECT_TRUE(call.stream);
   EXPECT_TRUE(call.request.streams);
   EXPECT_TRUE(call.request.whole_calls);
-  const SamplingOptions options = call.request.sampling.With({});
+  const sample::SamplingOptions options = call.request.sampling.With({});
   EXPECT_EQ(options.temperature, 0.5f);
   EXPECT_EQ(options.top_k, 3);
   EXPECT_EQ(options.repetition_penalty, 1.2f);
@@ -161,7 +161,7 @@ TEST(Ollama, EmbeddingsTakeTextsAlone) {
   EXPECT_TRUE(one->request.inputs[0].single);
   EXPECT_EQ(Parsed(parse, R"({"model":"m","input":[[1,2]]})").status().field(), "input[0]");
   EXPECT_EQ(Parsed(parse, R"({"input":"a"})").status().field(), "model");
-  EmbedResponse response{"m", 2, {1, 0, 0, 1}, {}, {}};
+  api::EmbedResponse response{"m", 2, {1, 0, 0, 1}, {}, {}};
   response.usage.prompt_tokens = 3;
   EXPECT_THAT(PrintOllamaEmbed(response, std::chrono::nanoseconds(5)),
               HasSubstr(R"("embeddings":[[1.0,0.0],[0.0,1.0]],"total_duration":5,)"
@@ -170,8 +170,8 @@ TEST(Ollama, EmbeddingsTakeTextsAlone) {
   EXPECT_TRUE(Parsed(ParseOllamaEmbeddings, R"({"model":"m","prompt":""})")->loads);
 }
 
-ReplyDelta Delta(ReplyDelta::Kind kind, const std::string& text) {
-  ReplyDelta delta;
+reply::ReplyDelta Delta(reply::ReplyDelta::Kind kind, const std::string& text) {
+  reply::ReplyDelta delta;
   delta.kind = kind;
   delta.text = text;
   return delta;
@@ -184,32 +184,32 @@ TEST(Ollama, StreamsALineForEachPart) {
   std::string out;
   printer->Begin({"m", {}}, &out);
   EXPECT_EQ(out, "");
-  GeneratedPart part;
-  part.deltas = {Delta(ReplyDelta::Kind::kReasoning, "t"),
-                 Delta(ReplyDelta::Kind::kContent, "a\nb")};
-  part.token = TokenInfo();
+  api::GeneratedPart part;
+  part.deltas = {Delta(reply::ReplyDelta::Kind::kReasoning, "t"),
+                 Delta(reply::ReplyDelta::Kind::kContent, "a\nb")};
+  part.token = api::TokenInfo();
   part.token->bytes = "a";
   printer->Part(part, &out);
   EXPECT_THAT(out, HasSubstr(R"("message":{"role":"assistant","content":"a\nb","thinking":"t"})"));
   EXPECT_THAT(out, HasSubstr(R"("logprobs":[{"token":"a")"));
   EXPECT_THAT(out, EndsWith("\"done\":false}\n"));
   out.clear();
-  ReplyDelta begin = Delta(ReplyDelta::Kind::kCallBegin, "");
+  reply::ReplyDelta begin = Delta(reply::ReplyDelta::Kind::kCallBegin, "");
   begin.name = "f";
-  part.deltas = {begin, Delta(ReplyDelta::Kind::kCallArguments, "{\"x\":\n1}"),
-                 Delta(ReplyDelta::Kind::kCallEnd, "")};
+  part.deltas = {begin, Delta(reply::ReplyDelta::Kind::kCallArguments, "{\"x\":\n1}"),
+                 Delta(reply::ReplyDelta::Kind::kCallEnd, "")};
   part.token.reset();
   printer->Part(part, &out);
   // On one line, whatever the model wrote.
   EXPECT_THAT(out, HasSubstr(R"("function":{"name":"f","arguments":{"x":1}})"));
   out.clear();
-  part.deltas = {Delta(ReplyDelta::Kind::kMarkup, " ")};
+  part.deltas = {Delta(reply::ReplyDelta::Kind::kMarkup, " ")};
   printer->Part(part, &out);
   EXPECT_EQ(out, "");
-  ChoiceEnd end;
-  end.reason = FinishReason::kContext;
+  api::ChoiceEnd end;
+  end.reason = generate::FinishReason::kContext;
   printer->End(end, &out);
-  GenerateEnd all;
+  api::GenerateEnd all;
   all.usage = {4, 0, 5};
   all.times = {std::chrono::milliseconds(2), std::chrono::milliseconds(3)};
   printer->Finish(all, &out);
@@ -221,9 +221,9 @@ TEST(Ollama, StreamsALineForEachPart) {
 }
 
 TEST(Ollama, TellsOfModels) {
-  ModelInfo model;
+  api::ModelInfo model;
   model.name = "m";
-  model.task = kGenerationTask;
+  model.task = api::kGenerationTask;
   model.architecture = "llama";
   model.parameters = 134'515'008;
   model.context = 2048;
@@ -245,10 +245,10 @@ TEST(Ollama, TellsOfModels) {
 }
 
 TEST(Ollama, ListsEachNameOfWhatItsClientsCanUse) {
-  std::vector<ModelInfo> models(6);
+  std::vector<api::ModelInfo> models(6);
   models[0].name = "acme/chat";
   models[0].aliases = {"chat", "fast"};
-  models[0].task = kGenerationTask;
+  models[0].task = api::kGenerationTask;
   models[1].name = "embed";
   models[1].task = "embedding";
   models[2].name = "later";  // what it does is not known yet
@@ -257,7 +257,7 @@ TEST(Ollama, ListsEachNameOfWhatItsClientsCanUse) {
   models[4].name = "labels";
   models[4].task = "classification";
   models[5].name = "add";
-  models[5].task = kTensorTask;
+  models[5].task = api::kTensorTask;
   const auto document = JsonDocument::Parse(PrintOllamaTags(models));
   ASSERT_TRUE(document.ok());
   std::vector<std::string> names, digests;
@@ -273,4 +273,4 @@ TEST(Ollama, ListsEachNameOfWhatItsClientsCanUse) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

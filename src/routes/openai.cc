@@ -3,7 +3,7 @@
 #include "routes/fields.h"
 #include "routes/sampling_fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr RefusedField kOpenAiRefused[] = {
@@ -60,14 +60,14 @@ Status ParseDimensions(const JsonObject& object, EmbeddingsCall* call) {
 
 // Jina's name for what input_type says. Its models have an adapter for each; models here have a
 // prompt for queries and one for passages at most.
-Status ParseTask(const JsonObject& object, InputType* type) {
+Status ParseTask(const JsonObject& object, api::InputType* type) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string task, GetName(object, "task"));
   if (task.empty()) return Status::Ok();
-  InputType asked = InputType::kUnset;
+  api::InputType asked = api::InputType::kUnset;
   if (task.ends_with(".query")) {
-    asked = InputType::kQuery;
+    asked = api::InputType::kQuery;
   } else if (task.ends_with(".passage")) {
-    asked = InputType::kDocument;
+    asked = api::InputType::kDocument;
   } else if (task != "text-matching" && task != "classification" && task != "separation" &&
              task != "clustering") {
     return NotOneOf("task",
@@ -76,11 +76,11 @@ Status ParseTask(const JsonObject& object, InputType* type) {
                     "\"clustering\"",
                     task);
   }
-  if (*type == InputType::kUnset) *type = asked;
+  if (*type == api::InputType::kUnset) *type = asked;
   return Status::Ok();
 }
 
-Status ParseSwitches(const JsonObject& object, EmbedRequest* request) {
+Status ParseSwitches(const JsonObject& object, api::EmbedRequest* request) {
   PENSTOCK_ASSIGN_OR_RETURN(request->normalize, GetOptionalBool(object, "normalize"));
   PENSTOCK_ASSIGN_OR_RETURN(const auto normalized, GetOptionalBool(object, "normalized"));
   if (normalized) {
@@ -98,7 +98,7 @@ Status ParseSwitches(const JsonObject& object, EmbedRequest* request) {
   return Status::Ok();
 }
 
-void WriteModel(const ModelInfo& model, JsonWriter* json) {
+void WriteModel(const api::ModelInfo& model, JsonWriter* json) {
   json->BeginObject().Field("id", model.name).Field("object", "model");
   json->Field("created", model.created_unix_s).Field("owned_by", "penstock");
   WriteModelFacts(model, json);
@@ -106,14 +106,14 @@ void WriteModel(const ModelInfo& model, JsonWriter* json) {
 }
 
 // Cohere's word for what the model does; "" where it has none, or it is not known yet.
-std::string_view CohereEndpoint(const ModelInfo& model) {
+std::string_view CohereEndpoint(const api::ModelInfo& model) {
   if (model.task == "embedding") return "embed";
   if (model.task == "reranking") return "rerank";
   if (model.task == "classification") return "classify";
-  return model.task == kGenerationTask ? "chat" : "";
+  return model.task == api::kGenerationTask ? "chat" : "";
 }
 
-void WriteCohereModel(const ModelInfo& model, JsonWriter* json) {
+void WriteCohereModel(const api::ModelInfo& model, JsonWriter* json) {
   json->BeginObject().Field("name", model.name).Key("endpoints").BeginArray();
   if (const auto endpoint = CohereEndpoint(model); !endpoint.empty()) json->String(endpoint);
   json->EndArray().Field("finetuned", false);
@@ -123,11 +123,12 @@ void WriteCohereModel(const ModelInfo& model, JsonWriter* json) {
 
 }  // namespace
 
-Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body, const ServiceOptions& limits) {
+Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body,
+                                             const api::ServiceOptions& limits) {
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody parsed, RequestBody::Parse(body));
   const JsonObject& object = parsed.object();
   EmbeddingsCall call;
-  EmbedRequest& request = call.request;
+  api::EmbedRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   bool single = false;
   call.names = {{"inputs", "input"}};
@@ -148,7 +149,7 @@ Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body, const Servic
   return call;
 }
 
-std::string PrintEmbeddings(const EmbedResponse& response, const EmbeddingFormat& format) {
+std::string PrintEmbeddings(const api::EmbedResponse& response, const EmbeddingFormat& format) {
   const auto dimensions = static_cast<size_t>(response.dimensions);
   const size_t count = dimensions == 0 ? 0 : response.values.size() / dimensions;
   std::string out;
@@ -171,24 +172,24 @@ std::string PrintEmbeddings(const EmbedResponse& response, const EmbeddingFormat
   return out;
 }
 
-std::string PrintModel(const ModelInfo& model) {
+std::string PrintModel(const api::ModelInfo& model) {
   std::string out;
   JsonWriter json(&out);
   WriteModel(model, &json);
   return out;
 }
 
-std::string PrintModels(const std::vector<ModelInfo>& models, std::string_view endpoint) {
+std::string PrintModels(const std::vector<api::ModelInfo>& models, std::string_view endpoint) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Field("object", "list").Key("data").BeginArray();
-  for (const ModelInfo& model : models) WriteModel(model, &json);
+  for (const api::ModelInfo& model : models) WriteModel(model, &json);
   json.EndArray().Key("models").BeginArray();
-  for (const ModelInfo& model : models) {
+  for (const api::ModelInfo& model : models) {
     if (endpoint.empty() || endpoint == CohereEndpoint(model)) WriteCohereModel(model, &json);
   }
   json.EndArray().EndObject();
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

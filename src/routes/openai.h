@@ -20,21 +20,21 @@
 #include "frontend/wire_names.h"
 #include "routes/quantize.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 struct EmbeddingsCall {
-  EmbedRequest request;
+  api::EmbedRequest request;
   EmbeddingFormat format;
-  FieldNames names;  // native to wire, for errors of the service
+  frontend::FieldNames names;  // native to wire, for errors of the service
 };
 
 Expected<EmbeddingsCall> ParseEmbeddingsCall(std::string_view body,
-                                             const ServiceOptions& limits = {});
-std::string PrintEmbeddings(const EmbedResponse& response, const EmbeddingFormat& format = {});
+                                             const api::ServiceOptions& limits = {});
+std::string PrintEmbeddings(const api::EmbedResponse& response, const EmbeddingFormat& format = {});
 
-std::string PrintModel(const ModelInfo& model);
+std::string PrintModel(const api::ModelInfo& model);
 // "data" as OpenAI has it, and "models" as Cohere has it, of which `endpoint` (embed, rerank, ...;
 // "": all) leaves those that do something else out.
-std::string PrintModels(const std::vector<ModelInfo>& models, std::string_view endpoint = {});
+std::string PrintModels(const std::vector<api::ModelInfo>& models, std::string_view endpoint = {});
 
-}  // namespace penstock
+}  // namespace penstock::routes

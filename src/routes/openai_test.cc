@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 TEST(ParseEmbeddingsCall, AllFields) {
@@ -18,7 +18,7 @@ TEST(ParseEmbeddingsCall, AllFields) {
   EXPECT_EQ(call->request.normalize, false);
   EXPECT_EQ(call->request.text.truncate, true);
   EXPECT_EQ(call->request.text.prompt_name, "q");
-  EXPECT_EQ(call->request.text.input_type, InputType::kQuery);
+  EXPECT_EQ(call->request.text.input_type, api::InputType::kQuery);
 }
 
 TEST(ParseEmbeddingsCall, DefaultsAndJina) {
@@ -28,7 +28,7 @@ TEST(ParseEmbeddingsCall, DefaultsAndJina) {
   EXPECT_EQ(call->request.model, "");
   EXPECT_EQ(call->request.dimensions, std::nullopt);
   EXPECT_EQ(call->request.normalize, std::nullopt);
-  EXPECT_EQ(call->request.text.input_type, InputType::kDocument);
+  EXPECT_EQ(call->request.text.input_type, api::InputType::kDocument);
   EXPECT_TRUE(ParseEmbeddingsCall(R"({"input":"a","embedding_type":"base64"})")->format.base64);
 }
 
@@ -40,7 +40,7 @@ TEST(ParseEmbeddingsCall, JinasAndVoyagesFields) {
   EXPECT_EQ(jina->request.inputs[1].text, "b");
   EXPECT_EQ(jina->format.type, EmbeddingType::kUbinary);
   EXPECT_EQ(jina->request.normalize, false);
-  EXPECT_EQ(jina->request.text.input_type, InputType::kUnset);
+  EXPECT_EQ(jina->request.text.input_type, api::InputType::kUnset);
   const auto voyage = ParseEmbeddingsCall(
       R"({"input":["a"],"model":"m","input_type":null,"truncation":false,"output_dtype":"int8",)"
       R"("output_dimension":16,"encoding_format":"base64","quantize_range":0.5})");
@@ -51,11 +51,11 @@ TEST(ParseEmbeddingsCall, JinasAndVoyagesFields) {
   EXPECT_EQ(voyage->request.dimensions, 16);
   EXPECT_EQ(voyage->request.text.truncate, false);
   const auto query = ParseEmbeddingsCall(R"({"input":"a","task":"code.query"})");
-  EXPECT_EQ(query->request.text.input_type, InputType::kQuery);
+  EXPECT_EQ(query->request.text.input_type, api::InputType::kQuery);
 }
 
 TEST(ParseEmbeddingsCall, TokenIdsMayBeRefused) {
-  ServiceOptions limits;
+  api::ServiceOptions limits;
   EXPECT_TRUE(ParseEmbeddingsCall(R"({"input":[5,6]})", limits)->request.inputs[0].is_ids);
   limits.openai_token_ids = false;
   for (const char* const body : {R"({"input":[5,6]})", R"({"input":[[5],[6]]})"}) {
@@ -98,7 +98,7 @@ TEST(ParseEmbeddingsCall, RefusalsNameTheField) {
 }
 
 TEST(PrintEmbeddings, FloatsAndBase64) {
-  EmbedResponse response;
+  api::EmbedResponse response;
   response.model = "m\"";
   response.dimensions = 2;
   response.values = {0.1f, -1.0f, 1e-10f, 3.0f};
@@ -116,11 +116,11 @@ TEST(PrintEmbeddings, FloatsAndBase64) {
 }
 
 TEST(PrintEmbeddings, NoInputs) {
-  EXPECT_NE(PrintEmbeddings(EmbedResponse()).find(R"("data":[])"), std::string::npos);
+  EXPECT_NE(PrintEmbeddings(api::EmbedResponse()).find(R"("data":[])"), std::string::npos);
 }
 
 TEST(PrintModels, ListAndOne) {
-  ModelInfo model;
+  api::ModelInfo model;
   model.name = "org/m";
   model.task = "embedding";
   model.created_unix_s = 12;
@@ -156,4 +156,4 @@ TEST(PrintModels, ListAndOne) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

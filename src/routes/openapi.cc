@@ -8,7 +8,7 @@
 #include "routes/path_pattern.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr RouteDescription kDescriptions[] = {
@@ -232,12 +232,12 @@ void WriteContent(const char* schema, JsonWriter* json, const char* lines = null
                   const char* event = nullptr, std::string_view type = "text/plain") {
   json->Key("content").BeginObject();
   if (event != nullptr) {
-    json->Key(kEventStreamType).BeginObject();
+    json->Key(http::kEventStreamType).BeginObject();
     WriteReference(event, json);
     json->EndObject();
   }
   if (lines != nullptr) {
-    json->Key(kNdjsonType).BeginObject();
+    json->Key(http::kNdjsonType).BeginObject();
     WriteReference(lines, json);
     json->EndObject();
   }
@@ -314,7 +314,8 @@ void WriteOperation(const Route& route, JsonWriter* json) {
   WriteContent(std::string_view(route.path) == "/readyz" ? "State" : ErrorSchema(route.error_body),
                json);
   json->EndObject().EndObject();
-  const bool open = route.who == RouteFor::kEveryone || route.who == RouteFor::kVisitors;
+  const bool open =
+      route.who == frontend::RouteFor::kEveryone || route.who == frontend::RouteFor::kVisitors;
   if (open) json->Key("security").BeginArray().EndArray();
   json->EndObject();
 }
@@ -380,4 +381,4 @@ std::string PrintOpenApi(std::span<const Route> routes) {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

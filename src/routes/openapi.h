@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::routes {
 
 struct Route;
 
@@ -35,4 +35,4 @@ extern const std::string_view kOpenApiSchemas;
 // The whole document. Routes without a description are in it with their path alone.
 std::string PrintOpenApi(std::span<const Route> routes);
 
-}  // namespace penstock
+}  // namespace penstock::routes

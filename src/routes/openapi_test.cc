@@ -8,7 +8,7 @@
 #include "common/json.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 std::string NameOf(const char* method, const char* path) {
@@ -65,4 +65,4 @@ TEST(OpenApi, ARouteWithoutADescriptionIsInItAllTheSame) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -4,7 +4,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr auto kNone = std::string_view::npos;
@@ -51,4 +51,4 @@ size_t LiteralLength(std::string_view pattern) {
   return length;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::routes {
 
 // What the parts of a pattern stand for, in their order; "" for those it does not have.
 using PathParts = std::array<std::string_view, 2>;
@@ -22,4 +22,4 @@ std::vector<std::string_view> PathPartNames(std::string_view pattern);
 // Characters outside the parts: of two patterns that match a path the one with more is meant.
 size_t LiteralLength(std::string_view pattern);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -5,7 +5,7 @@
 
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using testing::ElementsAre;
@@ -66,4 +66,4 @@ TEST(PathPattern, MoreSpecificRoutesStandFirst) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -5,7 +5,7 @@
 
 #include "routes/fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr std::string_view kNames[] = {"float", "int8", "uint8", "binary", "ubinary"};
@@ -103,4 +103,4 @@ int64_t PrintedNumberBytes(const EmbeddingFormat& format) {
   return floats ? 16 : 5;  // "-1.17549435e-38,", "-128,"
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

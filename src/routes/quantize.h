@@ -23,7 +23,7 @@
 #include "common/json.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 enum class EmbeddingType : uint8_t { kFloat, kInt8, kUint8, kBinary, kUbinary };
 const char* EmbeddingTypeName(EmbeddingType type);  // "float", "int8", ...
@@ -63,4 +63,4 @@ class EmbeddingWriter {
 // Printed bytes of a number at most, for bounds of answers.
 int64_t PrintedNumberBytes(const EmbeddingFormat& format);
 
-}  // namespace penstock
+}  // namespace penstock::routes

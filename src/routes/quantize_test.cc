@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 std::vector<int> Quantized(const std::vector<float>& row, EmbeddingType type, float range = 1,
@@ -96,4 +96,4 @@ TEST(Quantize, KnowsItsNames) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

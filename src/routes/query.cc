@@ -5,7 +5,7 @@
 
 #include "http/message.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 std::string QueryValue(std::string_view target, std::string_view key) {
   const size_t query = target.find('?');
@@ -15,7 +15,7 @@ std::string QueryValue(std::string_view target, std::string_view key) {
     const std::string_view item = rest.substr(0, rest.find('&'));
     std::string value;
     if (item.size() > key.size() && item.starts_with(key) && item[key.size()] == '=' &&
-        PercentDecode(item.substr(key.size() + 1), &value)) {
+        http::PercentDecode(item.substr(key.size() + 1), &value)) {
       return value;
     }
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
@@ -36,4 +36,4 @@ Expected<int64_t> QueryInt(std::string_view target, std::string_view key, int64_
                                  std::string(key));
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -6,7 +6,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // The value of "KEY=VALUE", percent-decoded; "" where it is absent or not well-formed.
 std::string QueryValue(std::string_view target, std::string_view key);
@@ -14,4 +14,4 @@ std::string QueryValue(std::string_view target, std::string_view key);
 Expected<int64_t> QueryInt(std::string_view target, std::string_view key, int64_t absent,
                            int64_t min, int64_t max);
 
-}  // namespace penstock
+}  // namespace penstock::routes

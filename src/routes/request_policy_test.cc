@@ -4,11 +4,11 @@
 
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 int32_t RouteOf(std::string_view path) {
-  const std::vector<RouteInfo> routes = AllRouteInfos();
+  const std::vector<frontend::RouteInfo> routes = AllRouteInfos();
   for (size_t i = 0; i < routes.size(); ++i) {
     if (path == routes[i].path && std::string_view(routes[i].method) == "POST") {
       return static_cast<int32_t>(i);
@@ -17,17 +17,17 @@ int32_t RouteOf(std::string_view path) {
   return -1;
 }
 
-HttpRequest RequestFor(const char* path,
-                       std::vector<std::pair<std::string, std::string>> headers = {}) {
-  HttpRequest request;
+http::HttpRequest RequestFor(const char* path,
+                             std::vector<std::pair<std::string, std::string>> headers = {}) {
+  http::HttpRequest request;
   request.route = RouteOf(path);
   request.headers = std::move(headers);
   request.begin = Clock::now();
   return request;
 }
 
-Priority PriorityOf(const ServerOptions& options, HttpRequest request) {
-  const Status status = RequestPolicy(options, AllRouteInfos()).Apply(&request);
+Priority PriorityOf(const http::ServerOptions& options, http::HttpRequest request) {
+  const Status status = frontend::RequestPolicy(options, AllRouteInfos()).Apply(&request);
   EXPECT_TRUE(status.ok()) << status.ToString();
   return request.context.priority;
 }
@@ -42,8 +42,8 @@ TEST(RequestPolicy, PriorityOfTheHeader) {
 
 TEST(RequestPolicy, OtherPrioritiesAreRefusedByName) {
   for (const char* wrong : {"Bulk", "high", "bulk ", "1"}) {
-    HttpRequest request = RequestFor("/embed", {{"x-penstock-priority", wrong}});
-    const Status status = RequestPolicy({}, AllRouteInfos()).Apply(&request);
+    http::HttpRequest request = RequestFor("/embed", {{"x-penstock-priority", wrong}});
+    const Status status = frontend::RequestPolicy({}, AllRouteInfos()).Apply(&request);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << wrong;
     EXPECT_EQ(status.field(), "X-Penstock-Priority");
     EXPECT_EQ(status.message(), "X-Penstock-Priority must be interactive or bulk");
@@ -51,7 +51,7 @@ TEST(RequestPolicy, OtherPrioritiesAreRefusedByName) {
 }
 
 TEST(RequestPolicy, ABulkRouteIsADefault) {
-  ServerOptions options;
+  http::ServerOptions options;
   options.bulk_routes = {"/embed"};
   EXPECT_EQ(PriorityOf(options, RequestFor("/embed")), Priority::kBulk);
   EXPECT_EQ(PriorityOf(options, RequestFor("/v1/embeddings")), Priority::kInteractive);
@@ -60,7 +60,7 @@ TEST(RequestPolicy, ABulkRouteIsADefault) {
 }
 
 TEST(RequestPolicy, ABulkKeyIsAlwaysBulk) {
-  ServerOptions options;
+  http::ServerOptions options;
   options.api_keys = {"mine"};
   options.bulk_api_keys = {"theirs"};
   const auto with_key = [](const char* key) {
@@ -71,24 +71,25 @@ TEST(RequestPolicy, ABulkKeyIsAlwaysBulk) {
 }
 
 TEST(RequestPolicy, RequestsOfABulkRunAreBulk) {
-  HttpRequest request = RequestFor(
+  http::HttpRequest request = RequestFor(
       "/embed", {{"x-penstock-bulk-id", "bulk-1"}, {"x-penstock-priority", "interactive"}});
-  ASSERT_TRUE(RequestPolicy({}, AllRouteInfos()).Apply(&request).ok());
+  ASSERT_TRUE(frontend::RequestPolicy({}, AllRouteInfos()).Apply(&request).ok());
   EXPECT_EQ(request.context.priority, Priority::kBulk);
   EXPECT_EQ(request.context.bulk_run, "bulk-1");
   request = RequestFor("/embed", {{"x-penstock-bulk-id", "\xff"}});
-  EXPECT_EQ(RequestPolicy({}, AllRouteInfos()).Apply(&request).field(), "X-Penstock-Bulk-Id");
+  EXPECT_EQ(frontend::RequestPolicy({}, AllRouteInfos()).Apply(&request).field(),
+            "X-Penstock-Bulk-Id");
 }
 
 TEST(RequestPolicy, Deadlines) {
-  ServerOptions options;
-  const RequestPolicy none(options, AllRouteInfos());
-  HttpRequest request = RequestFor("/embed");
+  http::ServerOptions options;
+  const frontend::RequestPolicy none(options, AllRouteInfos());
+  http::HttpRequest request = RequestFor("/embed");
   ASSERT_TRUE(none.Apply(&request).ok());
   EXPECT_EQ(request.context.deadline, Clock::time_point::max());
 
   options.request_timeout = std::chrono::milliseconds(50);
-  const RequestPolicy some(options, AllRouteInfos());
+  const frontend::RequestPolicy some(options, AllRouteInfos());
   ASSERT_TRUE(some.Apply(&request).ok());
   EXPECT_EQ(request.context.deadline, request.begin + std::chrono::milliseconds(50));
 
@@ -111,12 +112,12 @@ TEST(RequestPolicy, Deadlines) {
 }
 
 // The status of refusal, 0 for none.
-int OriginStatus(const ServerOptions& options,
+int OriginStatus(const http::ServerOptions& options,
                  std::vector<std::pair<std::string, std::string>> headers,
                  const char* method = "POST") {
-  HttpRequest request = RequestFor("/embed", std::move(headers));
+  http::HttpRequest request = RequestFor("/embed", std::move(headers));
   request.method = method;
-  const auto refusal = RequestPolicy(options, AllRouteInfos()).CheckOrigin(request);
+  const auto refusal = frontend::RequestPolicy(options, AllRouteInfos()).CheckOrigin(request);
   return refusal ? refusal->http_status : 0;
 }
 
@@ -149,7 +150,7 @@ TEST(RequestPolicy, ThePagesOfTheServersOwnOriginAndAllowedOnesMay) {
   EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", "same-origin"}, {"origin", "https://a"}}),
             0);
   EXPECT_EQ(OriginStatus({}, {host, {"sec-fetch-site", "none"}}), 0);
-  ServerOptions options;
+  http::ServerOptions options;
   options.cors_allow_origins = {"https://a.example"};
   EXPECT_EQ(OriginStatus(options, {host, {"origin", "https://a.example"}}), 0);
   EXPECT_EQ(OriginStatus(options, {host, {"origin", "https://b.example"}}), 403);
@@ -158,13 +159,14 @@ TEST(RequestPolicy, ThePagesOfTheServersOwnOriginAndAllowedOnesMay) {
   EXPECT_EQ(OriginStatus(options, {host, {"origin", "https://b.example"}}), 0);
 }
 
-int KeyStatus(const ServerOptions& options, const char* method, std::string_view path,
+int KeyStatus(const http::ServerOptions& options, const char* method, std::string_view path,
               const char* key) {
-  HttpRequest request;
+  http::HttpRequest request;
   if (key != nullptr) request.headers = {{"x-api-key", key}};
-  for (const RouteInfo& route : AllRouteInfos()) {
+  for (const frontend::RouteInfo& route : AllRouteInfos()) {
     if (path != route.path || std::string_view(method) != route.method) continue;
-    const auto refusal = RequestPolicy(options, AllRouteInfos()).CheckKey(&request, &route);
+    const auto refusal =
+        frontend::RequestPolicy(options, AllRouteInfos()).CheckKey(&request, &route);
     EXPECT_EQ(refusal && refusal->key_reason == nullptr, false);
     return refusal ? refusal->http_status : 0;
   }
@@ -172,7 +174,7 @@ int KeyStatus(const ServerOptions& options, const char* method, std::string_view
 }
 
 TEST(RequestPolicy, KeysOfAdministrators) {
-  ServerOptions options;
+  http::ServerOptions options;
   options.api_keys = {"user"};
   options.bulk_api_keys = {"bulk"};
   for (const char* key : {"user", "bulk"}) {  // without administrators' keys any key will do
@@ -210,16 +212,16 @@ TEST(RequestPolicy, KeysOfAdministrators) {
   EXPECT_EQ(KeyStatus(options, "POST", "/embed", "none"), 0);
 }
 
-RequestContext ContextFor(const ServerOptions& options, const char* key) {
-  HttpRequest request = RequestFor("/embed", {{"x-api-key", key}});
-  const std::vector<RouteInfo> routes = AllRouteInfos();
-  const RouteInfo& route = routes[static_cast<size_t>(request.route)];
-  EXPECT_FALSE(RequestPolicy(options, routes).CheckKey(&request, &route)) << key;
+RequestContext ContextFor(const http::ServerOptions& options, const char* key) {
+  http::HttpRequest request = RequestFor("/embed", {{"x-api-key", key}});
+  const std::vector<frontend::RouteInfo> routes = AllRouteInfos();
+  const frontend::RouteInfo& route = routes[static_cast<size_t>(request.route)];
+  EXPECT_FALSE(frontend::RequestPolicy(options, routes).CheckKey(&request, &route)) << key;
   return request.context;
 }
 
 TEST(RequestPolicy, KeysHaveCachesOfTheirOwn) {
-  ServerOptions options;
+  http::ServerOptions options;
   options.cache_secret = "secret";
   EXPECT_EQ(ContextFor(options, "any").cache_salt, 0u);  // no key is asked for
   options.api_keys = {"a", "b"};
@@ -235,7 +237,7 @@ TEST(RequestPolicy, KeysHaveCachesOfTheirOwn) {
 }
 
 TEST(RequestPolicy, WithKeysOfAdministratorsOthersDoNotRuleTheModels) {
-  ServerOptions options;
+  http::ServerOptions options;
   EXPECT_TRUE(ContextFor(options, "any").rules_models);
   options.admin_api_keys = {"admin"};
   EXPECT_FALSE(ContextFor(options, "any").rules_models);
@@ -247,15 +249,15 @@ TEST(RequestPolicy, WithKeysOfAdministratorsOthersDoNotRuleTheModels) {
   EXPECT_TRUE(ContextFor(options, "user").rules_models);
 }
 
-int HostStatus(const ServerOptions& options, const char* host) {
-  HttpRequest request;
+int HostStatus(const http::ServerOptions& options, const char* host) {
+  http::HttpRequest request;
   request.host = host;
-  const auto refusal = RequestPolicy(options, AllRouteInfos()).CheckHost(request);
+  const auto refusal = frontend::RequestPolicy(options, AllRouteInfos()).CheckHost(request);
   return refusal ? refusal->http_status : 0;
 }
 
 TEST(RequestPolicy, HostsOfAServerWithoutKeys) {
-  ServerOptions options;
+  http::ServerOptions options;
   EXPECT_EQ(HostStatus(options, "evil.example"), 403);
   EXPECT_EQ(HostStatus(options, "localhost"), 0);
   options.allowed_hosts = {"*"};
@@ -272,10 +274,10 @@ TEST(RequestPolicy, HostsOfAServerWithoutKeys) {
 }
 
 TEST(RequestPolicy, PathsOfTheTable) {
-  EXPECT_TRUE(IsPostRoute("/v1/embeddings", AllRouteInfos()));
-  EXPECT_FALSE(IsPostRoute("/info", AllRouteInfos()));
-  EXPECT_FALSE(IsPostRoute("/embed/", AllRouteInfos()));
+  EXPECT_TRUE(frontend::IsPostRoute("/v1/embeddings", AllRouteInfos()));
+  EXPECT_FALSE(frontend::IsPostRoute("/info", AllRouteInfos()));
+  EXPECT_FALSE(frontend::IsPostRoute("/embed/", AllRouteInfos()));
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

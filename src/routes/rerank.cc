@@ -4,7 +4,7 @@
 
 #include "routes/fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 Status ParseVoyage(const JsonObject& object, RerankCall* call) {
@@ -12,7 +12,7 @@ Status ParseVoyage(const JsonObject& object, RerankCall* call) {
   object.ForEach([&](std::string_view key, JsonElement) {
     call->voyage = call->voyage || key == "top_k" || key == "truncation";
   });
-  RerankRequest& request = call->request;
+  api::RerankRequest& request = call->request;
   PENSTOCK_ASSIGN_OR_RETURN(
       const auto top_k, GetOptionalInt(object, "top_k", 1, std::numeric_limits<int32_t>::max()));
   if (top_k) {
@@ -42,9 +42,9 @@ Status CheckRankFields(const JsonObject& object) {
 
 }  // namespace
 
-Expected<RerankCall> ParseRerankCall(const JsonObject& object, const ServiceOptions& limits) {
+Expected<RerankCall> ParseRerankCall(const JsonObject& object, const api::ServiceOptions& limits) {
   RerankCall call;
-  RerankRequest& request = call.request;
+  api::RerankRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   if (const auto query = object.Find("query"); query && query->is_object()) {
     PENSTOCK_ASSIGN_OR_RETURN(const JsonObject inner, object.GetObject("query"));
@@ -64,8 +64,9 @@ Expected<RerankCall> ParseRerankCall(const JsonObject& object, const ServiceOpti
   return call;
 }
 
-std::string PrintRerank(const RerankResponse& response, const std::vector<std::string>* documents,
-                        std::string_view id, bool voyage) {
+std::string PrintRerank(const api::RerankResponse& response,
+                        const std::vector<std::string>* documents, std::string_view id,
+                        bool voyage) {
   size_t bytes = 512 + response.items.size() * 64;
   if (documents != nullptr) {
     for (const std::string& document : *documents) bytes += document.size() + 32;
@@ -99,4 +100,4 @@ std::string PrintRerank(const RerankResponse& response, const std::vector<std::s
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

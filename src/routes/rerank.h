@@ -20,18 +20,20 @@
 #include "common/status.h"
 #include "frontend/wire_names.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 struct RerankCall {
-  RerankRequest request;
+  api::RerankRequest request;
   bool return_documents = false;
   bool voyage = false;
-  FieldNames names;  // native to wire, for errors of the service
+  frontend::FieldNames names;  // native to wire, for errors of the service
 };
 
-Expected<RerankCall> ParseRerankCall(const JsonObject& object, const ServiceOptions& limits = {});
+Expected<RerankCall> ParseRerankCall(const JsonObject& object,
+                                     const api::ServiceOptions& limits = {});
 // `documents` are printed beside the scores unless null; `id` is the request id.
-std::string PrintRerank(const RerankResponse& response, const std::vector<std::string>* documents,
-                        std::string_view id, bool voyage = false);
+std::string PrintRerank(const api::RerankResponse& response,
+                        const std::vector<std::string>* documents, std::string_view id,
+                        bool voyage = false);
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -4,7 +4,7 @@
 
 #include "routes/fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 Expected<RerankCall> Parsed(std::string_view text) {
@@ -62,7 +62,7 @@ TEST(ParseRerankCall, VoyagesFields) {
 }
 
 TEST(PrintRerank, VoyagesForm) {
-  RerankResponse response;
+  api::RerankResponse response;
   response.items = {{1, 0.75f}};
   const std::vector<std::string> documents = {"zero", "one"};
   EXPECT_NE(PrintRerank(response, &documents, "r", true)
@@ -71,7 +71,7 @@ TEST(PrintRerank, VoyagesForm) {
 }
 
 TEST(PrintRerank, BothDialects) {
-  RerankResponse response;
+  api::RerankResponse response;
   response.model = "m";
   response.items = {{1, 0.75f}, {0, 0.5f}};
   response.usage.prompt_tokens = 9;
@@ -92,4 +92,4 @@ TEST(PrintRerank, BothDialects) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -10,7 +10,7 @@
 #include "routes/inner_call.h"
 #include "routes/path_pattern.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // A body up to this size is parsed on the io thread: in less than a millisecond.
@@ -20,7 +20,7 @@ bool Matches(const Route& route, std::string_view path) {
   return MatchPath(route.path, path).has_value();
 }
 
-bool HasBody(const HttpRequest& request) {
+bool HasBody(const http::HttpRequest& request) {
   const std::string_view length = request.Header("content-length");
   return (!length.empty() && length != "0") || !request.Header("transfer-encoding").empty();
 }
@@ -32,8 +32,8 @@ size_t JsonBytes(const RouteCall& call) {
 
 }  // namespace
 
-Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
-               std::shared_ptr<const KeyRing> keys, BatchRunner* batches,
+Router::Router(api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& options,
+               std::shared_ptr<const frontend::KeyRing> keys, BatchRunner* batches,
                std::chrono::milliseconds live_interval)
     : service_(service),
       metrics_(metrics),
@@ -42,15 +42,16 @@ Router::Router(Service* service, Metrics* metrics, const ServerOptions& options,
       routes_(AllRoutes()),
       policy_(options, AllRouteInfos(), std::move(keys)),
       http_metrics_(metrics, AllRouteInfos()),
-      finished_log_(options.access_log, std::make_shared<SlowLog>(options.slow_request, metrics)),
+      finished_log_(options.access_log,
+                    std::make_shared<frontend::SlowLog>(options.slow_request, metrics)),
       live_(service, &http_metrics_, options, live_interval) {}
 
-Router::Match Router::Find(const HttpRequest& request) const {
+Router::Match Router::Find(const http::HttpRequest& request) const {
   const std::string_view method = request.method;
   std::string_view path = request.path;
   // A browser that asks for the server itself gets the page, a program the index.
   const bool reads = method == "GET" || method == "HEAD";
-  if (path == "/ui/" || (path == "/" && reads && WantsHtml(request.Header("accept")))) {
+  if (path == "/ui/" || (path == "/" && reads && http::WantsHtml(request.Header("accept")))) {
     path = "/ui";
   }
   Match match;
@@ -74,7 +75,7 @@ Router::Match Router::Find(const HttpRequest& request) const {
   return match;
 }
 
-ErrorBody Router::ErrorBodyOf(const HttpRequest& request) const {
+ErrorBody Router::ErrorBodyOf(const http::HttpRequest& request) const {
   if (request.route >= 0) return routes_[static_cast<size_t>(request.route)].error_body;
   for (const Route& route : routes_) {  // the method may be wrong
     if (Matches(route, request.path)) return route.error_body;
@@ -84,16 +85,17 @@ ErrorBody Router::ErrorBodyOf(const HttpRequest& request) const {
   return request.path.starts_with("/v1/") ? ErrorBody::kOpenAi : ErrorBody::kTei;
 }
 
-const Route* Router::RouteOf(const HttpRequest& request) const {
+const Route* Router::RouteOf(const http::HttpRequest& request) const {
   return request.route >= 0 ? &routes_[static_cast<size_t>(request.route)] : nullptr;
 }
 
-std::string Router::RouteName(const HttpRequest& request) const {
+std::string Router::RouteName(const http::HttpRequest& request) const {
   const Route* const route = RouteOf(request);
   return route == nullptr ? "no route" : std::string(route->method) + " " + route->path;
 }
 
-HttpResponse Router::Refuse(const HttpRequest& request, const RequestPolicy::Refusal& refusal) {
+http::HttpResponse Router::Refuse(const http::HttpRequest& request,
+                                  const frontend::RequestPolicy::Refusal& refusal) {
   if (refusal.key_reason != nullptr) {
     http_metrics_.keys_refused(refusal.key_reason).Add();
     if (const auto left_out = refused_keys_.Pass()) {
@@ -104,17 +106,17 @@ HttpResponse Router::Refuse(const HttpRequest& request, const RequestPolicy::Ref
   return PrintError(ErrorBodyOf(request), refusal.http_status, refusal.status, request.id);
 }
 
-std::optional<HttpResponse> Router::Check(HttpRequest* request) {
+std::optional<http::HttpResponse> Router::Check(http::HttpRequest* request) {
   const Match match = Find(*request);
   request->route = match.route;
   const Route* const route = RouteOf(*request);
-  if (route == nullptr || route->who != RouteFor::kEveryone) {
+  if (route == nullptr || route->who != frontend::RouteFor::kEveryone) {
     if (const auto refusal = policy_.CheckHost(*request)) return Refuse(*request, *refusal);
   }
   if (request->method == "OPTIONS") return Preflight(*request, match.allow);
   if (const auto refusal = policy_.CheckKey(request, route)) return Refuse(*request, *refusal);
   if (match.route < 0 && !match.allow.empty()) {
-    HttpResponse response = PrintError(
+    http::HttpResponse response = PrintError(
         ErrorBodyOf(*request), 405,
         Status::InvalidArgument("this path does not take " + request->method.substr(0, 32) +
                                 "; it takes " + match.allow),
@@ -135,17 +137,17 @@ std::optional<HttpResponse> Router::Check(HttpRequest* request) {
   return std::nullopt;
 }
 
-std::optional<HttpResponse> Router::OnHeader(HttpRequest* request) {
+std::optional<http::HttpResponse> Router::OnHeader(http::HttpRequest* request) {
   AddCors(request);
   if (auto refusal = Check(request)) return refusal;
   // Before a body is read. What has none, and what administrators ask for, may make room.
-  if (HasBody(*request) && RouteOf(*request)->who == RouteFor::kUsers) {
+  if (HasBody(*request) && RouteOf(*request)->who == frontend::RouteFor::kUsers) {
     const Status status = service_->CheckMemory(request->context.priority);
     if (!status.ok()) return PrintError(ErrorBodyOf(*request), status, request->id);
   }
   // What asks for no key leaves memory to what does.
-  const RouteFor who = RouteOf(*request)->who;
-  const bool open = who == RouteFor::kEveryone || who == RouteFor::kVisitors;
+  const frontend::RouteFor who = RouteOf(*request)->who;
+  const bool open = who == frontend::RouteFor::kEveryone || who == frontend::RouteFor::kVisitors;
   request->context.memory =
       service_->NewRequestMemory(open ? Priority::kBulk : request->context.priority);
   return std::nullopt;
@@ -175,8 +177,8 @@ void HandleLarge(const RouteCall& call) {
 
 }  // namespace
 
-void Router::OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
-                       Responder respond) {
+void Router::OnRequest(std::shared_ptr<const http::HttpRequest> request, std::string body,
+                       http::Responder respond) {
   const Route& route = routes_[static_cast<size_t>(request->route)];
   RouteCall call{
       service_,        metrics_,           &options_, &route, std::move(request),
@@ -193,7 +195,8 @@ void Router::OnRequest(std::shared_ptr<const HttpRequest> request, std::string b
   if (!taken.ok()) shared->Fail(taken);
 }
 
-HttpResponse Router::OnError(const HttpRequest& request, int status, const std::string& message) {
+http::HttpResponse Router::OnError(const http::HttpRequest& request, int status,
+                                   const std::string& message) {
   StatusCode code = StatusCode::kInvalidArgument;
   if (status == 413) code = StatusCode::kPayloadTooLarge;
   if (status == 429) code = StatusCode::kResourceExhausted;
@@ -208,8 +211,9 @@ HttpResponse Router::OnError(const HttpRequest& request, int status, const std::
                     Status(code, message).WithRetryAfter(retry_after_s), request.id);
 }
 
-HttpResponse Router::Preflight(const HttpRequest& request, const std::string& allow) const {
-  HttpResponse response;
+http::HttpResponse Router::Preflight(const http::HttpRequest& request,
+                                     const std::string& allow) const {
+  http::HttpResponse response;
   response.status = 204;
   response.headers.emplace_back("Allow",
                                 allow.empty() ? "GET, HEAD, POST, DELETE, OPTIONS" : allow);
@@ -229,7 +233,7 @@ HttpResponse Router::Preflight(const HttpRequest& request, const std::string& al
   return response;
 }
 
-void Router::AddCors(HttpRequest* request) const {
+void Router::AddCors(http::HttpRequest* request) const {
   const auto& origins = options_.cors_allow_origins;
   if (origins.empty()) return;
   auto& headers = request->response_headers;
@@ -246,19 +250,20 @@ void Router::AddCors(HttpRequest* request) const {
                        "X-Penstock-Ignored-Options");
 }
 
-void Router::OnDone(const HttpRequest& request, int status, size_t body_bytes, int64_t items) {
+void Router::OnDone(const http::HttpRequest& request, int status, size_t body_bytes,
+                    int64_t items) {
   const auto now = Clock::now();
   const Route* const route = RouteOf(request);
   const bool endless = route != nullptr && route->endless;
   if (endless && status == 499) status = 200;
   const double seconds = std::chrono::duration<double>(now - request.begin).count();
   http_metrics_.CountRequest(request.route, status, seconds);
-  if (RequestTrace* const trace = request.context.trace.get()) {
+  if (metrics::RequestTrace* const trace = request.context.trace.get()) {
     trace->Finish(now);
     // Requests that never reached a model (probes, refusals) would only blur the percentiles.
     if (trace->rows() > 0) service_->RecordTrace(*trace);
   }
-  const RequestRecord record{&request, route, status, body_bytes, now, items};
+  const frontend::RequestRecord record{&request, route, status, body_bytes, now, items};
   finished_log_.Write(record, status == 500);
 }
 
@@ -267,4 +272,4 @@ void Router::OnBytes(size_t received, size_t sent) {
   if (sent > 0) http_metrics_.sent_bytes().Add(sent);
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -15,21 +15,23 @@
 #include "routes/live_feed.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 
-class Router final : public HttpHandler {
+class Router final : public http::HttpHandler {
  public:
   // Service, metrics and batches (null: none) must outlive the router. Keys are those of `keys`,
   // not of the options.
-  Router(Service* service, Metrics* metrics, const ServerOptions& options,
-         std::shared_ptr<const KeyRing> keys, BatchRunner* batches,
+  Router(api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& options,
+         std::shared_ptr<const frontend::KeyRing> keys, BatchRunner* batches,
          std::chrono::milliseconds live_interval);
 
-  std::optional<HttpResponse> OnHeader(HttpRequest* request) override;
-  void OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
-                 Responder respond) override;
-  HttpResponse OnError(const HttpRequest& request, int status, const std::string& message) override;
-  void OnDone(const HttpRequest& request, int status, size_t body_bytes, int64_t items) override;
+  std::optional<http::HttpResponse> OnHeader(http::HttpRequest* request) override;
+  void OnRequest(std::shared_ptr<const http::HttpRequest> request, std::string body,
+                 http::Responder respond) override;
+  http::HttpResponse OnError(const http::HttpRequest& request, int status,
+                             const std::string& message) override;
+  void OnDone(const http::HttpRequest& request, int status, size_t body_bytes,
+              int64_t items) override;
   void OnStreams(int change) override { http_metrics_.streams().Add(change); }
   void OnStreamDropped() override { http_metrics_.streams_dropped().Add(); }
   void OnConnections(int change) override { http_metrics_.connections().Add(change); }
@@ -38,32 +40,33 @@ class Router final : public HttpHandler {
 
   // Ends the streams that have no end of their own. Called before the connections are shut down.
   void EndEndless() { live_.Stop(); }
-  const std::shared_ptr<SlowLog>& slow_log() const { return finished_log_.slow_log(); }
+  const std::shared_ptr<frontend::SlowLog>& slow_log() const { return finished_log_.slow_log(); }
 
  private:
   struct Match {
     int32_t route = -1;
     std::string allow;  // methods of the path where only the method is wrong
   };
-  Match Find(const HttpRequest& request) const;
-  ErrorBody ErrorBodyOf(const HttpRequest& request) const;
-  const Route* RouteOf(const HttpRequest& request) const;  // null: none
-  std::string RouteName(const HttpRequest& request) const;
-  std::optional<HttpResponse> Check(HttpRequest* request);
-  HttpResponse Refuse(const HttpRequest& request, const RequestPolicy::Refusal& refusal);
-  HttpResponse Preflight(const HttpRequest& request, const std::string& allow) const;
-  void AddCors(HttpRequest* request) const;
+  Match Find(const http::HttpRequest& request) const;
+  ErrorBody ErrorBodyOf(const http::HttpRequest& request) const;
+  const Route* RouteOf(const http::HttpRequest& request) const;  // null: none
+  std::string RouteName(const http::HttpRequest& request) const;
+  std::optional<http::HttpResponse> Check(http::HttpRequest* request);
+  http::HttpResponse Refuse(const http::HttpRequest& request,
+                            const frontend::RequestPolicy::Refusal& refusal);
+  http::HttpResponse Preflight(const http::HttpRequest& request, const std::string& allow) const;
+  void AddCors(http::HttpRequest* request) const;
 
-  Service* const service_;
-  Metrics* const metrics_;
-  const ServerOptions options_;
+  api::Service* const service_;
+  metrics::Metrics* const metrics_;
+  const http::ServerOptions options_;
   BatchRunner* const batches_;
   const std::vector<Route>& routes_;
-  const RequestPolicy policy_;
-  HttpMetrics http_metrics_;
-  FinishedLog finished_log_;
+  const frontend::RequestPolicy policy_;
+  frontend::HttpMetrics http_metrics_;
+  frontend::FinishedLog finished_log_;
   LiveFeed live_;  // after what its thread reads
   LogLimit refused_keys_{5};
 };
 
-}  // namespace penstock
+}  // namespace penstock::routes

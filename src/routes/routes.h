@@ -25,7 +25,7 @@
 #include "routes/error_body.h"
 #include "routes/fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 class BatchRunner;  // routes/batch_runner.h
 struct Route;
@@ -33,19 +33,19 @@ class LiveFeed;
 
 // One request at its handler.
 struct RouteCall {
-  Service* service;
-  Metrics* metrics;
-  const ServerOptions* options;
+  api::Service* service;
+  metrics::Metrics* metrics;
+  const http::ServerOptions* options;
   const Route* route;
-  std::shared_ptr<const HttpRequest> request;
+  std::shared_ptr<const http::HttpRequest> request;
   mutable std::string body;  // freed once the handler has returned, unless it took it
-  Responder respond;
+  http::Responder respond;
   // Null for a request that comes from within (inner_call.h), and if the server keeps no batches.
   BatchRunner* batches = nullptr;
   // What routes of the web page show.
   LiveFeed* live = nullptr;
-  const SlowLog* slow_log = nullptr;
-  const HttpMetrics* http_metrics = nullptr;
+  const frontend::SlowLog* slow_log = nullptr;
+  const frontend::HttpMetrics* http_metrics = nullptr;
 
   std::string TakeBody() const { return std::move(body); }
   // What the parts of the route's path stand for: path_pattern.h.
@@ -54,13 +54,14 @@ struct RouteCall {
   void Ok(std::string text, const char* content_type = "application/json") const;
 };
 
-struct Route : RouteInfo {
+struct Route : frontend::RouteInfo {
   constexpr Route(const char* method_in, const char* path_in, ErrorBody error_body_in,
-                  void (*handle_in)(const RouteCall& call), RouteFor who_in = RouteFor::kUsers,
-                  bool lines_in = false,
-                  size_t (*json_bytes_in)(const HttpRequest& request, size_t body_bytes) = nullptr,
+                  void (*handle_in)(const RouteCall& call),
+                  frontend::RouteFor who_in = frontend::RouteFor::kUsers, bool lines_in = false,
+                  size_t (*json_bytes_in)(const http::HttpRequest& request,
+                                          size_t body_bytes) = nullptr,
                   bool endless_in = false)
-      : RouteInfo{method_in, path_in, who_in, lines_in, endless_in},
+      : frontend::RouteInfo{method_in, path_in, who_in, lines_in, endless_in},
         error_body(error_body_in),
         handle(handle_in),
         json_bytes(json_bytes_in) {}
@@ -68,7 +69,7 @@ struct Route : RouteInfo {
   ErrorBody error_body;
   void (*handle)(const RouteCall& call);
   // Bytes of the body that are JSON, where data that are not parsed stand behind it. Null: all.
-  size_t (*json_bytes)(const HttpRequest& request, size_t body_bytes);
+  size_t (*json_bytes)(const http::HttpRequest& request, size_t body_bytes);
 };
 
 // Parses the body, once, for a handler of its object.
@@ -107,7 +108,7 @@ void AnswerRerank(const RouteCall& call, const JsonObject& object);
 // All rows, most specific first.
 const std::vector<Route>& AllRoutes();
 // The rows without their handlers, in the same order.
-std::vector<RouteInfo> AllRouteInfos();
+std::vector<frontend::RouteInfo> AllRouteInfos();
 
 // An answer up to this size is printed on the io thread.
 inline constexpr size_t kPrintOnIoBytesMax = 64 << 10;
@@ -140,25 +141,26 @@ size_t PrintedBytes(const Response& response) {
 }
 
 // Adds X-Penstock-Run-Stages where a stage was left out, which makes the answer worthless.
-void AddRunStages(const Service& service, HttpResponse* response);
+void AddRunStages(const api::Service& service, http::HttpResponse* response);
 
 // A Service callback that answers `call`: with the error in the route's error body and with wire
 // field names, or with print(response) and, where the response reports truncation, its headers.
 // `repeated_bytes`: bytes of the request that the answer repeats.
 template <typename Response, typename Print>
-Callback<Response> Answer(const RouteCall& call, FieldNames native_to_wire, Print print,
-                          size_t repeated_bytes = 0) {
-  native_to_wire.emplace_back("bulk_run", kBulkIdHeader);
+api::Callback<Response> Answer(const RouteCall& call, frontend::FieldNames native_to_wire,
+                               Print print, size_t repeated_bytes = 0) {
+  native_to_wire.emplace_back("bulk_run", frontend::kBulkIdHeader);
   return [respond = call.respond, request = call.request, error_body = call.route->error_body,
           service = call.service, names = std::move(native_to_wire), print = std::move(print),
           repeated_bytes](Expected<Response> result) {
     const size_t bytes = result.ok() ? PrintedBytes(*result) + repeated_bytes : 0;
     auto shared = std::make_shared<Expected<Response>>(std::move(result));
-    auto make = [shared, request, error_body, service, names, print]() -> HttpResponse {
+    auto make = [shared, request, error_body, service, names, print]() -> http::HttpResponse {
       if (!shared->ok()) {
-        return PrintError(error_body, WithWireNames(shared->status(), names), request->id);
+        return PrintError(error_body, frontend::WithWireNames(shared->status(), names),
+                          request->id);
       }
-      HttpResponse response;
+      http::HttpResponse response;
       response.body = print(shared->value());
       if constexpr (requires { shared->value().truncation; }) {
         AddTruncationHeaders(shared->value().truncation, &response);
@@ -178,4 +180,4 @@ Callback<Response> Answer(const RouteCall& call, FieldNames native_to_wire, Prin
   };
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

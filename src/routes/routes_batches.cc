@@ -9,7 +9,7 @@
 #include "routes/query.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr int64_t kListMax = 10'000;
@@ -28,10 +28,10 @@ void OnWorker(const RouteCall& call, size_t bytes, Work work,
   BatchRunner* const runner = call.batches;
   if (runner == nullptr) return call.Fail(NoFolder());
   const Status taken = call.service->RunOnWorker(
-      call.request->context.priority, std::max(bytes, Service::kLongWorkBytes),
+      call.request->context.priority, std::max(bytes, api::Service::kLongWorkBytes),
       [runner, respond = call.respond, request = call.request, error_body = call.route->error_body,
        content_type, work = std::move(work)] {
-        HttpResponse response;
+        http::HttpResponse response;
         try {
           Expected<std::string> body = work(runner);
           if (body.ok()) {
@@ -48,23 +48,23 @@ void OnWorker(const RouteCall& call, size_t bytes, Work work,
   if (!taken.ok()) call.Fail(taken);
 }
 
-void WriteFile(const StoredFile& file, JsonWriter* json) {
+void WriteFile(const jobs::StoredFile& file, JsonWriter* json) {
   json->BeginObject().Field("id", file.id).Field("object", "file").Field("bytes", file.bytes);
   json->Field("created_at", file.created_unix_s).Field("filename", file.filename);
   json->Field("purpose", file.purpose).Field("status", "processed").EndObject();
 }
 
-std::string PrintFile(const StoredFile& file) {
+std::string PrintFile(const jobs::StoredFile& file) {
   std::string out;
   JsonWriter json(&out);
   WriteFile(file, &json);
   return out;
 }
 
-std::string PrintBatch(const Batch& batch) {
+std::string PrintBatch(const jobs::Batch& batch) {
   std::string out;
   JsonWriter json(&out);
-  WriteBatch(batch, &json);
+  jobs::WriteBatch(batch, &json);
   return out;
 }
 
@@ -98,21 +98,21 @@ std::string PrintPage(const std::vector<Item>& items, const std::string& after, 
 // --- Files --------------------------------------------------------------------------------------
 
 // No byte of a form is parsed as JSON.
-size_t NoJson(const HttpRequest& request, size_t body_bytes) {
+size_t NoJson(const http::HttpRequest& request, size_t body_bytes) {
   (void)request;
   (void)body_bytes;
   return 0;
 }
 
 // A form with "purpose" and "file".
-Expected<std::string> AddFile(BatchRunner* runner, const HttpRequest& request,
+Expected<std::string> AddFile(BatchRunner* runner, const http::HttpRequest& request,
                               const std::string& body) {
-  PENSTOCK_ASSIGN_OR_RETURN(std::vector<FormPart> parts,
-                            ParseForm(request.Header("content-type"), body));
-  StoredFile file;
+  PENSTOCK_ASSIGN_OR_RETURN(std::vector<jobs::FormPart> parts,
+                            jobs::ParseForm(request.Header("content-type"), body));
+  jobs::StoredFile file;
   file.owner = runner->OwnerOf(request);
-  const FormPart* content = nullptr;
-  for (FormPart& part : parts) {
+  const jobs::FormPart* content = nullptr;
+  for (jobs::FormPart& part : parts) {
     if (part.name == "purpose") file.purpose = part.content.substr(0, 64);
     if (part.name == "file") content = &part;
   }
@@ -121,7 +121,7 @@ Expected<std::string> AddFile(BatchRunner* runner, const HttpRequest& request,
     return Status::InvalidArgument("'purpose' must be \"batch\"", "purpose");
   }
   file.filename = content->filename;
-  PENSTOCK_ASSIGN_OR_RETURN(const StoredFile added,
+  PENSTOCK_ASSIGN_OR_RETURN(const jobs::StoredFile added,
                             runner->files().Add(std::move(file), content->content));
   return PrintFile(added);
 }
@@ -135,7 +135,7 @@ void Upload(const RouteCall& call) {
 
 // "?owner=gone": files of keys that are gone, for administrators. kInvalidArgument: another owner,
 // or not asked by an administrator.
-Expected<bool> AsksForGone(const BatchRunner& runner, const HttpRequest& request) {
+Expected<bool> AsksForGone(const BatchRunner& runner, const http::HttpRequest& request) {
   const std::string owner = QueryValue(request.target, "owner");
   if (owner.empty()) return false;
   if (owner != "gone") {
@@ -171,7 +171,7 @@ void GetFile(const RouteCall& call) {
   OnWorker(call, 0,
            [id = call.PathPart(0),
             request = call.request](BatchRunner* runner) -> Expected<std::string> {
-             PENSTOCK_ASSIGN_OR_RETURN(const StoredFile file,
+             PENSTOCK_ASSIGN_OR_RETURN(const jobs::StoredFile file,
                                        runner->files().Get(id, runner->OwnerOf(*request)));
              return PrintFile(file);
            });
@@ -184,7 +184,7 @@ void GetFileContent(const RouteCall& call) {
       [id = call.PathPart(0), request = call.request,
        bytes_max](BatchRunner* runner) -> Expected<std::string> {
         const std::string owner = runner->OwnerOf(*request);
-        PENSTOCK_ASSIGN_OR_RETURN(const StoredFile file, runner->files().Get(id, owner));
+        PENSTOCK_ASSIGN_OR_RETURN(const jobs::StoredFile file, runner->files().Get(id, owner));
         if (file.bytes <= bytes_max) {  // else it is refused
           PENSTOCK_RETURN_IF_ERROR(request->context.memory->Take(static_cast<int64_t>(file.bytes)));
         }
@@ -200,7 +200,7 @@ void DeleteFile(const RouteCall& call) {
              PENSTOCK_ASSIGN_OR_RETURN(const bool gone, AsksForGone(*runner, *request));
              std::string owner = gone ? "gone" : runner->OwnerOf(*request);
              if (gone) {
-               for (const StoredFile& file : runner->FilesOfGoneKeys()) {
+               for (const jobs::StoredFile& file : runner->FilesOfGoneKeys()) {
                  if (file.id == id) owner = file.owner;
                }
              }
@@ -211,10 +211,11 @@ void DeleteFile(const RouteCall& call) {
 
 // --- Batches ------------------------------------------------------------------------------------
 
-Expected<Batch> ParseBatch(const JsonObject& object) {
-  Batch batch;
-  PENSTOCK_ASSIGN_OR_RETURN(batch.input_file_id, object.GetString("input_file_id", kNameBytesMax));
-  PENSTOCK_ASSIGN_OR_RETURN(batch.endpoint, object.GetString("endpoint", kNameBytesMax));
+Expected<jobs::Batch> ParseBatch(const JsonObject& object) {
+  jobs::Batch batch;
+  PENSTOCK_ASSIGN_OR_RETURN(batch.input_file_id,
+                            object.GetString("input_file_id", api::kNameBytesMax));
+  PENSTOCK_ASSIGN_OR_RETURN(batch.endpoint, object.GetString("endpoint", api::kNameBytesMax));
   if (!BatchRunner::Takes(batch.endpoint)) {
     return Status::InvalidArgument(
         "'endpoint' must be /v1/embeddings, /v1/chat/completions or /v1/completions", "endpoint");
@@ -241,9 +242,9 @@ void CreateBatch(const RouteCall& call) {
   OnWorker(call, 0,
            [batch = *std::move(batch),
             request = call.request](BatchRunner* runner) -> Expected<std::string> {
-             Batch owned = batch;
+             jobs::Batch owned = batch;
              owned.owner = runner->OwnerOf(*request);
-             PENSTOCK_ASSIGN_OR_RETURN(const Batch added, runner->Submit(std::move(owned)));
+             PENSTOCK_ASSIGN_OR_RETURN(const jobs::Batch added, runner->Submit(std::move(owned)));
              return PrintBatch(added);
            });
 }
@@ -253,7 +254,8 @@ void ListBatches(const RouteCall& call) {
   if (!limit.ok()) return call.Fail(limit.status());
   OnWorker(call, 0, [request = call.request, limit = *limit](BatchRunner* runner) {
     const auto batches = runner->batches().List(runner->OwnerOf(*request));
-    return Expected(PrintPage(batches, QueryValue(request->target, "after"), limit, WriteBatch));
+    return Expected(
+        PrintPage(batches, QueryValue(request->target, "after"), limit, jobs::WriteBatch));
   });
 }
 
@@ -263,7 +265,7 @@ void AnswerBatch(const RouteCall& call, Ask ask) {
   OnWorker(call, 0,
            [ask, id = call.PathPart(0),
             request = call.request](BatchRunner* runner) -> Expected<std::string> {
-             PENSTOCK_ASSIGN_OR_RETURN(const Batch batch,
+             PENSTOCK_ASSIGN_OR_RETURN(const jobs::Batch batch,
                                        ask(runner, id, runner->OwnerOf(*request)));
              return PrintBatch(batch);
            });
@@ -282,7 +284,7 @@ void CancelBatch(const RouteCall& call) {
 }
 
 constexpr Route kBatchesRoutes[] = {
-    {"POST", "/v1/files", ErrorBody::kOpenAi, Upload, RouteFor::kUsers, false, NoJson},
+    {"POST", "/v1/files", ErrorBody::kOpenAi, Upload, frontend::RouteFor::kUsers, false, NoJson},
     {"GET", "/v1/files", ErrorBody::kOpenAi, ListFiles},
     {"GET", "/v1/files/{id}", ErrorBody::kOpenAi, GetFile},
     {"DELETE", "/v1/files/{id}", ErrorBody::kOpenAi, DeleteFile},
@@ -297,4 +299,4 @@ constexpr Route kBatchesRoutes[] = {
 
 std::span<const Route> BatchRoutes() { return kBatchesRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -2,7 +2,7 @@
 #include "routes/bulk.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 void Bulk(const RouteCall& call) {
@@ -12,15 +12,15 @@ void Bulk(const RouteCall& call) {
     const auto begun = call.service->BeginBulkRun(call.request->context.client);
     return begun.ok() ? call.Ok(PrintBulkRunBegun(*begun)) : call.Fail(begun.status());
   }
-  call.service->EndBulkRun(parsed->id, Answer<BulkRunEnded>(call, {}, PrintBulkRunEnded));
+  call.service->EndBulkRun(parsed->id, Answer<api::BulkRunEnded>(call, {}, PrintBulkRunEnded));
 }
 
 constexpr Route kBulkRoutes[] = {
-    {"POST", "/v1/bulk", ErrorBody::kOpenAi, Bulk, RouteFor::kAdmins},
+    {"POST", "/v1/bulk", ErrorBody::kOpenAi, Bulk, frontend::RouteFor::kAdmins},
 };
 
 }  // namespace
 
 std::span<const Route> BulkRoutes() { return kBulkRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

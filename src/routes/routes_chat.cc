@@ -6,7 +6,7 @@
 #include "routes/event_stream.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 int64_t UnixSeconds() {
@@ -17,7 +17,7 @@ int64_t UnixSeconds() {
 
 // Clients that were given an address alone send such a name: the model that is there is meant, the
 // first that generates text, unless one is served as that.
-void ResolvePlaceholder(const Service& service, std::string* name) {
+void ResolvePlaceholder(const api::Service& service, std::string* name) {
   if ((*name == "dummy" || *name == "tgi") && !service.Model(*name).ok()) name->clear();
 }
 
@@ -25,7 +25,7 @@ void Chat(const RouteCall& call) {
   auto parsed = ParseChatCall(call.body, &call.request->context);
   if (!parsed.ok()) return call.Fail(parsed.status());
   ResolvePlaceholder(*call.service, &parsed->request.model);
-  auto printer = NewChatPrinter(*parsed, NewRequestId(), UnixSeconds());
+  auto printer = NewChatPrinter(*parsed, http::NewRequestId(), UnixSeconds());
   AnswerWithText(call, std::move(parsed->request), std::move(printer), parsed->names);
 }
 
@@ -33,7 +33,7 @@ void Complete(const RouteCall& call) {
   auto parsed = ParseCompletionCall(call.body, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
   ResolvePlaceholder(*call.service, &parsed->request.model);
-  auto printer = NewCompletionPrinter(*parsed, NewRequestId(), UnixSeconds());
+  auto printer = NewCompletionPrinter(*parsed, http::NewRequestId(), UnixSeconds());
   AnswerWithText(call, std::move(parsed->request), std::move(printer), parsed->names);
 }
 
@@ -41,7 +41,7 @@ void ApplyTemplate(const RouteCall& call) {
   auto parsed = ParseApplyTemplate(call.body, &call.request->context);
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Render(*std::move(parsed), call.request->context,
-                       Answer<RenderResponse>(call, {}, PrintApplyTemplate));
+                       Answer<api::RenderResponse>(call, {}, PrintApplyTemplate));
 }
 
 constexpr Route kChatRoutes[] = {
@@ -56,4 +56,4 @@ constexpr Route kChatRoutes[] = {
 
 std::span<const Route> ChatRoutes() { return kChatRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -4,7 +4,7 @@
 #include "routes/classify.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 void Classify(const RouteCall& call) {
@@ -13,18 +13,18 @@ void Classify(const RouteCall& call) {
   std::shared_ptr<std::vector<std::string>> texts;  // Cohere's answer repeats them
   if (parsed->cohere) {
     texts = std::make_shared<std::vector<std::string>>();
-    for (const ClassifyInput& input : parsed->request.inputs) texts->push_back(input.first);
+    for (const api::ClassifyInput& input : parsed->request.inputs) texts->push_back(input.first);
   }
-  FieldNames names;
+  frontend::FieldNames names;
   if (!parsed->cohere) names = {{"inputs", "input"}};
-  call.service->Classify(std::move(parsed->request), call.request->context,
-                         Answer<ClassifyResponse>(
-                             call, std::move(names),
-                             [request = call.request, texts](const ClassifyResponse& response) {
-                               return PrintClassify(response, request->id, std::time(nullptr),
-                                                    texts.get());
-                             },
-                             texts == nullptr ? 0 : call.body.size()));
+  call.service->Classify(
+      std::move(parsed->request), call.request->context,
+      Answer<api::ClassifyResponse>(
+          call, std::move(names),
+          [request = call.request, texts](const api::ClassifyResponse& response) {
+            return PrintClassify(response, request->id, std::time(nullptr), texts.get());
+          },
+          texts == nullptr ? 0 : call.body.size()));
 }
 
 constexpr Route kClassifyRoutes[] = {
@@ -36,4 +36,4 @@ constexpr Route kClassifyRoutes[] = {
 
 std::span<const Route> ClassifyRoutes() { return kClassifyRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

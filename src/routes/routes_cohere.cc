@@ -3,7 +3,7 @@
 #include "routes/event_stream.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 template <int kVersion>
@@ -13,14 +13,14 @@ void Embed(const RouteCall& call) {
   auto parsed = ParseCohereEmbed(body->object(), kVersion, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
   std::vector<std::string> texts;
-  for (const Input& input : parsed->request.inputs) texts.push_back(input.text);
+  for (const api::Input& input : parsed->request.inputs) texts.push_back(input.text);
   call.service->Embed(
       std::move(parsed->request), call.request->context,
-      Answer<EmbedResponse>(
+      Answer<api::EmbedResponse>(
           call, std::move(parsed->names),
           [types = std::move(parsed->types),
            texts = std::make_shared<const std::vector<std::string>>(std::move(texts)),
-           request = call.request](const EmbedResponse& response) {
+           request = call.request](const api::EmbedResponse& response) {
             return PrintCohereEmbed(response, types, *texts, request->id, kVersion);
           },
           call.body.size()));
@@ -31,7 +31,7 @@ void CohereChat(const RouteCall& call) {
   if (!body.ok()) return call.Fail(body.status());
   auto parsed = ParseCohereChat(body->object(), &call.request->context);
   if (!parsed.ok()) return call.Fail(parsed.status());
-  auto printer = NewCohereChatPrinter(*parsed, NewRequestId());
+  auto printer = NewCohereChatPrinter(*parsed, http::NewRequestId());
   AnswerWithText(call, std::move(parsed->request), std::move(printer), std::move(parsed->names));
 }
 
@@ -45,4 +45,4 @@ constexpr Route kCohereRoutes[] = {
 
 std::span<const Route> CohereRoutes() { return kCohereRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

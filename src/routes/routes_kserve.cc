@@ -13,11 +13,11 @@
 #include "routes/kserve_print.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 void AnswerState(const RouteCall& call, const char* name, bool state) {
-  HttpResponse response;
+  http::HttpResponse response;
   if (!state) response.status = 503;
   JsonWriter(&response.body).BeginObject().Field(name, state).EndObject();
   call.respond.Send(std::move(response));
@@ -31,20 +31,20 @@ void Server(const RouteCall& call) {
 }
 
 // The parts of the path: a model, and a version or "".
-Status CheckVersion(const ModelInfo& model, const std::string& version) {
-  if (version.empty() || version == ServedVersion(model.version)) return Status::Ok();
+Status CheckVersion(const api::ModelInfo& model, const std::string& version) {
+  if (version.empty() || version == api::ServedVersion(model.version)) return Status::Ok();
   return Status::NotFound(fmt::format("model '{}' is served in version '{}', not '{}'", model.name,
-                                      ServedVersion(model.version), version.substr(0, 40)),
+                                      api::ServedVersion(model.version), version.substr(0, 40)),
                           "model_version");
 }
 
-Expected<ModelInfo> ModelOf(const RouteCall& call) {
-  PENSTOCK_ASSIGN_OR_RETURN(ModelInfo model, call.service->Model(call.PathPart(0)));
+Expected<api::ModelInfo> ModelOf(const RouteCall& call) {
+  PENSTOCK_ASSIGN_OR_RETURN(api::ModelInfo model, call.service->Model(call.PathPart(0)));
   PENSTOCK_RETURN_IF_ERROR(CheckVersion(model, call.PathPart(1)));
   return model;
 }
 
-Status CheckTensors(const ModelInfo& model) {
+Status CheckTensors(const api::ModelInfo& model) {
   if (model.signature != nullptr) return Status::Ok();
   return {StatusCode::kUnprocessable,
           fmt::format("model '{}' is not a tensor model ({}): it has routes of its own", model.name,
@@ -54,23 +54,23 @@ Status CheckTensors(const ModelInfo& model) {
 void ModelReady(const RouteCall& call) {
   const auto model = ModelOf(call);
   if (!model.ok()) return call.Fail(model.status());
-  AnswerState(call, "ready", IsReadyForRequests(*model));
+  AnswerState(call, "ready", api::IsReadyForRequests(*model));
 }
 
 // Answers with print(model), once the model is loaded: only then its tensors are known.
-template <std::string (*kPrint)(const ModelInfo& model)>
+template <std::string (*kPrint)(const api::ModelInfo& model)>
 void OfLoaded(const RouteCall& call) {
   const auto model = ModelOf(call);
   if (!model.ok()) return call.Fail(model.status());
   call.service->LoadModel(
       model->name, call.request->context,
       [call_respond = call.respond, request = call.request, error_body = call.route->error_body,
-       version = call.PathPart(1)](const Expected<ModelInfo>& loaded) {
+       version = call.PathPart(1)](const Expected<api::ModelInfo>& loaded) {
         Status status = loaded.status();
         if (status.ok()) status = CheckTensors(*loaded);
         if (status.ok()) status = CheckVersion(*loaded, version);
         if (!status.ok()) return call_respond.Send(PrintError(error_body, status, request->id));
-        HttpResponse response;
+        http::HttpResponse response;
         response.body = kPrint(*loaded);
         call_respond.Send(std::move(response));
       });
@@ -87,7 +87,7 @@ void ModelStatistics(const RouteCall& call) {
 
 void AllStatistics(const RouteCall& call) {
   std::vector<KserveModelStatistics> all;
-  for (ModelInfo& model : call.service->Models()) {
+  for (api::ModelInfo& model : call.service->Models()) {
     if (model.signature == nullptr) continue;
     auto statistics = call.service->InferStatistics(model.name);
     if (statistics.ok()) all.push_back({std::move(model), *std::move(statistics)});
@@ -131,8 +131,9 @@ Status CheckLoadParameters(const RouteCall& call) {
 
 void Load(const RouteCall& call) {
   if (const Status status = CheckLoadParameters(call); !status.ok()) return call.Fail(status);
-  call.service->LoadModel(call.PathPart(0), call.request->context,
-                          Answer<ModelInfo>(call, {}, [](const ModelInfo&) { return "{}"; }));
+  call.service->LoadModel(
+      call.PathPart(0), call.request->context,
+      Answer<api::ModelInfo>(call, {}, [](const api::ModelInfo&) { return "{}"; }));
 }
 
 void UnloadFromRepository(const RouteCall& call) {
@@ -152,12 +153,12 @@ void OneRegion(const RouteCall& call) {
   call.Ok(PrintKserveRegions({&*region, 1}));
 }
 
-Expected<SharedMemoryRegion> RegionOf(const RouteCall& call) {
+Expected<api::SharedMemoryRegion> RegionOf(const RouteCall& call) {
   constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
   PENSTOCK_ASSIGN_OR_RETURN(const RequestBody body, RequestBody::Parse(call.body));
-  SharedMemoryRegion region;
+  api::SharedMemoryRegion region;
   region.name = call.PathPart(0);
-  PENSTOCK_ASSIGN_OR_RETURN(region.key, body->GetString("key", kNameBytesMax));
+  PENSTOCK_ASSIGN_OR_RETURN(region.key, body->GetString("key", api::kNameBytesMax));
   PENSTOCK_ASSIGN_OR_RETURN(const int64_t offset, body->GetIntOr("offset", 0, 0, kInt64Max));
   PENSTOCK_ASSIGN_OR_RETURN(const int64_t bytes, body->GetInt("byte_size", 1, kInt64Max));
   region.offset = static_cast<uint64_t>(offset);
@@ -202,18 +203,24 @@ void RefuseLogging(const RouteCall& call) {
 }
 
 constexpr Route Row(const char* method, const char* path, void (*handle)(const RouteCall& call),
-                    RouteFor who = RouteFor::kUsers) {
+                    frontend::RouteFor who = frontend::RouteFor::kUsers) {
   return {method, path, ErrorBody::kKserve, handle, who};
 }
 
 constexpr Route InferRow(const char* path) {
-  return {"POST", path, ErrorBody::kKserve, Infer, RouteFor::kUsers, false, KserveInferJsonBytes};
+  return {"POST",
+          path,
+          ErrorBody::kKserve,
+          Infer,
+          frontend::RouteFor::kUsers,
+          false,
+          KserveInferJsonBytes};
 }
 
 constexpr Route kKserveRoutes[] = {
     Row("GET", "/v2", Server),
-    Row("GET", "/v2/health/live", ServerLive, RouteFor::kEveryone),
-    Row("GET", "/v2/health/ready", ServerReady, RouteFor::kEveryone),
+    Row("GET", "/v2/health/live", ServerLive, frontend::RouteFor::kEveryone),
+    Row("GET", "/v2/health/ready", ServerReady, frontend::RouteFor::kEveryone),
     Row("GET", "/v2/models/{model}", OfLoaded<PrintKserveModel>),
     Row("GET", "/v2/models/{model}/versions/{version}", OfLoaded<PrintKserveModel>),
     Row("GET", "/v2/models/{model}/ready", ModelReady),
@@ -226,32 +233,37 @@ constexpr Route kKserveRoutes[] = {
     InferRow("/v2/models/{model}/infer"),
     InferRow("/v2/models/{model}/versions/{version}/infer"),
     Row("POST", "/v2/repository/index", RepositoryIndex),
-    Row("POST", "/v2/repository/models/{model}/load", Load, RouteFor::kAdmins),
-    Row("POST", "/v2/repository/models/{model}/unload", UnloadFromRepository, RouteFor::kAdmins),
-    Row("GET", "/v2/systemsharedmemory/status", AllRegions, RouteFor::kAdmins),
-    Row("GET", "/v2/systemsharedmemory/region/{region}/status", OneRegion, RouteFor::kAdmins),
+    Row("POST", "/v2/repository/models/{model}/load", Load, frontend::RouteFor::kAdmins),
+    Row("POST", "/v2/repository/models/{model}/unload", UnloadFromRepository,
+        frontend::RouteFor::kAdmins),
+    Row("GET", "/v2/systemsharedmemory/status", AllRegions, frontend::RouteFor::kAdmins),
+    Row("GET", "/v2/systemsharedmemory/region/{region}/status", OneRegion,
+        frontend::RouteFor::kAdmins),
     Row("POST", "/v2/systemsharedmemory/region/{region}/register", RegisterRegion,
-        RouteFor::kAdmins),
+        frontend::RouteFor::kAdmins),
     Row("POST", "/v2/systemsharedmemory/region/{region}/unregister", UnregisterRegion,
-        RouteFor::kAdmins),
-    Row("POST", "/v2/systemsharedmemory/unregister", UnregisterRegions, RouteFor::kAdmins),
-    Row("GET", "/v2/cudasharedmemory/status", NoCudaRegions, RouteFor::kAdmins),
-    Row("GET", "/v2/cudasharedmemory/region/{region}/status", RefuseCudaRegion, RouteFor::kAdmins),
+        frontend::RouteFor::kAdmins),
+    Row("POST", "/v2/systemsharedmemory/unregister", UnregisterRegions,
+        frontend::RouteFor::kAdmins),
+    Row("GET", "/v2/cudasharedmemory/status", NoCudaRegions, frontend::RouteFor::kAdmins),
+    Row("GET", "/v2/cudasharedmemory/region/{region}/status", RefuseCudaRegion,
+        frontend::RouteFor::kAdmins),
     Row("POST", "/v2/cudasharedmemory/region/{region}/register", RefuseCudaRegion,
-        RouteFor::kAdmins),
+        frontend::RouteFor::kAdmins),
     Row("POST", "/v2/cudasharedmemory/region/{region}/unregister", NothingToUnregister,
-        RouteFor::kAdmins),
-    Row("POST", "/v2/cudasharedmemory/unregister", NothingToUnregister, RouteFor::kAdmins),
+        frontend::RouteFor::kAdmins),
+    Row("POST", "/v2/cudasharedmemory/unregister", NothingToUnregister,
+        frontend::RouteFor::kAdmins),
     Row("GET", "/v2/trace/setting", RefuseTraces),
-    Row("POST", "/v2/trace/setting", RefuseTraces, RouteFor::kAdmins),
+    Row("POST", "/v2/trace/setting", RefuseTraces, frontend::RouteFor::kAdmins),
     Row("GET", "/v2/models/{model}/trace/setting", RefuseTraces),
-    Row("POST", "/v2/models/{model}/trace/setting", RefuseTraces, RouteFor::kAdmins),
+    Row("POST", "/v2/models/{model}/trace/setting", RefuseTraces, frontend::RouteFor::kAdmins),
     Row("GET", "/v2/logging", RefuseLogging),
-    Row("POST", "/v2/logging", RefuseLogging, RouteFor::kAdmins),
+    Row("POST", "/v2/logging", RefuseLogging, frontend::RouteFor::kAdmins),
 };
 
 }  // namespace
 
 std::span<const Route> KserveRoutes() { return kKserveRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -5,7 +5,7 @@
 #include "routes/query.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 void Complete(const RouteCall& call, const JsonObject& object) {
@@ -19,15 +19,15 @@ void Detokenize(const RouteCall& call, const JsonObject& object) {
   auto parsed = ParseDetokenize(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Decode(*std::move(parsed), call.request->context,
-                       Answer<DecodeResponse>(call, {{"inputs", "tokens"}}, PrintDetokenized));
+                       Answer<api::DecodeResponse>(call, {{"inputs", "tokens"}}, PrintDetokenized));
 }
 
 // The model of the query, or the first that generates text. What is known of a model only once it
 // is loaded is 0 or "" before.
-Expected<ModelInfo> FindTextModel(const RouteCall& call) {
-  PENSTOCK_ASSIGN_OR_RETURN(ModelInfo model,
+Expected<api::ModelInfo> FindTextModel(const RouteCall& call) {
+  PENSTOCK_ASSIGN_OR_RETURN(api::ModelInfo model,
                             call.service->TextModel(QueryValue(call.request->target, "model")));
-  if (model.task.empty() || model.task == kGenerationTask) return model;
+  if (model.task.empty() || model.task == api::kGenerationTask) return model;
   return Status::InvalidArgument(
       "model '" + model.name + "' is for " + model.task + ", and generates no text", "model");
 }
@@ -42,7 +42,7 @@ void Slots(const RouteCall& call) {
   const auto model = FindTextModel(call);
   if (!model.ok()) return call.Fail(model.status());
   int32_t running = 0;
-  for (const ModelStats& each : call.service->GetStats().models) {
+  for (const api::ModelStats& each : call.service->GetStats().models) {
     if (each.name == model->name && each.text) running = each.text->now.running;
   }
   const bool wants_one = QueryValue(call.request->target, "fail_on_no_slot") == "1";
@@ -63,4 +63,4 @@ constexpr Route kLlamaRoutes[] = {
 
 std::span<const Route> LlamaRoutes() { return kLlamaRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

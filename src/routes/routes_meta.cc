@@ -11,13 +11,13 @@
 #include "routes/routes.h"
 #include "routes/stats.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 void Live(const RouteCall& call) { call.Ok(R"({"status":"ok"})"); }
 
 void Ready(const RouteCall& call) {
-  HttpResponse response;
+  http::HttpResponse response;
   const Status readiness = call.service->Readiness();
   JsonWriter json(&response.body);
   json.BeginObject().Field("status", readiness.ok() ? "ready" : "not ready");
@@ -33,13 +33,13 @@ void Ready(const RouteCall& call) {
 constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 
 void RenderMetrics(const RouteCall& call) {
-  HttpResponse response;
+  http::HttpResponse response;
   response.content_type = kMetricsType;
   response.headers.emplace_back("Vary", "Accept-Encoding");
   response.body = call.metrics->Render();
-  if (AcceptsGzip(call.request->Header("accept-encoding"))) {
+  if (http::AcceptsGzip(call.request->Header("accept-encoding"))) {
     response.headers.emplace_back("Content-Encoding", "gzip");
-    response.body = Gzip(response.body);
+    response.body = http::Gzip(response.body);
   }
   call.respond.Send(std::move(response));
 }
@@ -62,7 +62,7 @@ void Index(const RouteCall& call) {
   JsonWriter json(&body);
   json.BeginObject().Field("name", "penstock").Field("version", PENSTOCK_VERSION);
   json.Field("ready", call.service->Ready()).Key("models").BeginArray();
-  for (const ModelInfo& model : call.service->Models()) {
+  for (const api::ModelInfo& model : call.service->Models()) {
     json.BeginObject().Field("id", model.name).Field("task", model.task).EndObject();
   }
   json.EndArray().Key("routes").BeginArray();
@@ -82,7 +82,7 @@ void OpenApi(const RouteCall& call) {
 // Nor does this.
 void Docs(const RouteCall& call) {
   static const std::string page = PrintDocsPage(AllRoutes());
-  HttpResponse response;
+  http::HttpResponse response;
   response.content_type = "text/html; charset=utf-8";
   response.headers.emplace_back("Content-Security-Policy",
                                 "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
@@ -95,15 +95,15 @@ constexpr Route kMetaRoutes[] = {
     {"GET", "/", ErrorBody::kTei, Index},
     {"GET", "/docs", ErrorBody::kTei, Docs},
     {"GET", "/openapi.json", ErrorBody::kTei, OpenApi},
-    {"GET", "/health", ErrorBody::kTei, Live, RouteFor::kEveryone},
-    {"GET", "/healthz", ErrorBody::kTei, Live, RouteFor::kEveryone},
-    {"GET", "/livez", ErrorBody::kTei, Live, RouteFor::kEveryone},
-    {"GET", "/ping", ErrorBody::kTei, Live, RouteFor::kEveryone},
-    {"GET", "/readyz", ErrorBody::kTei, Ready, RouteFor::kEveryone},
-    {"GET", "/metrics", ErrorBody::kTei, RenderMetrics, RouteFor::kMonitors},
-    {"GET", "/metrics/router", ErrorBody::kTei, RenderRouterMetrics, RouteFor::kMonitors},
-    {"GET", "/v1/stats", ErrorBody::kTei, GetStats, RouteFor::kMonitors},
-    {"POST", "/v1/stats/reset", ErrorBody::kTei, ResetStats, RouteFor::kAdmins},
+    {"GET", "/health", ErrorBody::kTei, Live, frontend::RouteFor::kEveryone},
+    {"GET", "/healthz", ErrorBody::kTei, Live, frontend::RouteFor::kEveryone},
+    {"GET", "/livez", ErrorBody::kTei, Live, frontend::RouteFor::kEveryone},
+    {"GET", "/ping", ErrorBody::kTei, Live, frontend::RouteFor::kEveryone},
+    {"GET", "/readyz", ErrorBody::kTei, Ready, frontend::RouteFor::kEveryone},
+    {"GET", "/metrics", ErrorBody::kTei, RenderMetrics, frontend::RouteFor::kMonitors},
+    {"GET", "/metrics/router", ErrorBody::kTei, RenderRouterMetrics, frontend::RouteFor::kMonitors},
+    {"GET", "/v1/stats", ErrorBody::kTei, GetStats, frontend::RouteFor::kMonitors},
+    {"POST", "/v1/stats/reset", ErrorBody::kTei, ResetStats, frontend::RouteFor::kAdmins},
 };
 
 }  // namespace
@@ -137,13 +137,15 @@ const std::vector<Route>& AllRoutes() {
   return routes;
 }
 
-std::vector<RouteInfo> AllRouteInfos() { return {AllRoutes().begin(), AllRoutes().end()}; }
+std::vector<frontend::RouteInfo> AllRouteInfos() {
+  return {AllRoutes().begin(), AllRoutes().end()};
+}
 
-void AddRunStages(const Service& service, HttpResponse* response) {
-  const RunStages stages = service.options().run_stages;
-  if (stages == RunStages::kAll) return;
+void AddRunStages(const api::Service& service, http::HttpResponse* response) {
+  const encode::RunStages stages = service.options().run_stages;
+  if (stages == encode::RunStages::kAll) return;
   response->headers.emplace_back("X-Penstock-Run-Stages",
-                                 stages == RunStages::kInfer ? "infer" : "tokenize");
+                                 stages == encode::RunStages::kInfer ? "infer" : "tokenize");
 }
 
 std::string RouteCall::PathPart(size_t index) const {
@@ -155,10 +157,10 @@ void RouteCall::Fail(const Status& status) const {
 }
 
 void RouteCall::Ok(std::string text, const char* content_type) const {
-  HttpResponse response;
+  http::HttpResponse response;
   response.content_type = content_type;
   response.body = std::move(text);
   respond.Send(std::move(response));
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

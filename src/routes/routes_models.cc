@@ -3,10 +3,10 @@
 #include "routes/fields.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
-std::string PrintState(const ModelInfo& model) {
+std::string PrintState(const api::ModelInfo& model) {
   std::string body;
   JsonWriter json(&body);
   json.BeginObject().Field("id", model.name).Field("object", "model");
@@ -29,7 +29,7 @@ void AnswerState(const RouteCall& call, Act act) {
   if (!body.ok()) return call.Fail(body.status());
   const auto name = NameIn(*body);
   if (!name.ok()) return call.Fail(name.status());
-  const Expected<ModelInfo> model = act(*name);
+  const Expected<api::ModelInfo> model = act(*name);
   if (!model.ok()) return call.Fail(model.status());
   call.Ok(PrintState(*model));
 }
@@ -44,7 +44,7 @@ void LoadOne(const RouteCall& call) {
   const auto keep_alive = GetKeepAlive(body->object());
   if (!keep_alive.ok()) return call.Fail(keep_alive.status());
   if (*keep_alive) context.keep_alive = *keep_alive;
-  call.service->LoadModel(*name, context, Answer<ModelInfo>(call, {}, PrintState));
+  call.service->LoadModel(*name, context, Answer<api::ModelInfo>(call, {}, PrintState));
 }
 
 void Preload(const RouteCall& call) {
@@ -61,15 +61,15 @@ void Unpin(const RouteCall& call) {
 }
 
 constexpr Route kModelsRoutes[] = {
-    {"POST", "/admin/models/load", ErrorBody::kOpenAi, LoadOne, RouteFor::kAdmins},
-    {"POST", "/admin/models/preload", ErrorBody::kOpenAi, Preload, RouteFor::kAdmins},
-    {"POST", "/admin/models/unload", ErrorBody::kOpenAi, Unload, RouteFor::kAdmins},
-    {"POST", "/admin/models/pin", ErrorBody::kOpenAi, Pin, RouteFor::kAdmins},
-    {"POST", "/admin/models/unpin", ErrorBody::kOpenAi, Unpin, RouteFor::kAdmins},
+    {"POST", "/admin/models/load", ErrorBody::kOpenAi, LoadOne, frontend::RouteFor::kAdmins},
+    {"POST", "/admin/models/preload", ErrorBody::kOpenAi, Preload, frontend::RouteFor::kAdmins},
+    {"POST", "/admin/models/unload", ErrorBody::kOpenAi, Unload, frontend::RouteFor::kAdmins},
+    {"POST", "/admin/models/pin", ErrorBody::kOpenAi, Pin, frontend::RouteFor::kAdmins},
+    {"POST", "/admin/models/unpin", ErrorBody::kOpenAi, Unpin, frontend::RouteFor::kAdmins},
 };
 
 }  // namespace
 
 std::span<const Route> ModelRoutes() { return kModelsRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

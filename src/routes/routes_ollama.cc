@@ -10,13 +10,13 @@
 #include "routes/ollama_print.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
-using Lookup = Expected<ModelInfo> (Service::*)(const std::string& name) const;
+using Lookup = Expected<api::ModelInfo> (api::Service::*)(const std::string& name) const;
 
 // Ollama's names have a tag, "latest" where a client gives none.
-Expected<ModelInfo> FindModel(const Service& service, Lookup look_up, std::string* name) {
+Expected<api::ModelInfo> FindModel(const api::Service& service, Lookup look_up, std::string* name) {
   constexpr std::string_view kLatest = ":latest";
   auto model = (service.*look_up)(*name);
   if (model.ok() || !name->ends_with(kLatest)) return model;
@@ -27,7 +27,7 @@ Expected<ModelInfo> FindModel(const Service& service, Lookup look_up, std::strin
 }
 
 // Whether the model, as far as it is known, does what the route is for.
-Status CheckTask(const ModelInfo& model, std::string_view task) {
+Status CheckTask(const api::ModelInfo& model, std::string_view task) {
   if (model.task.empty() || model.task == task) return Status::Ok();
   return Status::InvalidArgument(
       fmt::format("model '{}' is for {}, this route for {}", model.name, model.task, task),
@@ -39,13 +39,13 @@ RouteCall WithoutBody(const RouteCall& call) {
   return {call.service, call.metrics, call.options, call.route, call.request, "", call.respond};
 }
 
-std::chrono::nanoseconds Elapsed(const HttpRequest& request) {
+std::chrono::nanoseconds Elapsed(const http::HttpRequest& request) {
   return Clock::now() - request.begin;
 }
 
 // Unloads the model now, whatever else uses it: what is under way is finished, and it is not listed
 // as loaded any more when the answer comes. False: the call was refused.
-bool UnloadNow(const RouteCall& call, const ModelInfo& model) {
+bool UnloadNow(const RouteCall& call, const api::ModelInfo& model) {
   if (!call.request->context.rules_models) {
     const auto refusal = MakeStatus(
         StatusCode::kUnauthenticated,
@@ -69,14 +69,14 @@ template <typename Print>
 void AnswerEmbed(const RouteCall& call, Expected<OllamaEmbedCall> parsed, const char* field,
                  Print print) {
   if (!parsed.ok()) return call.Fail(parsed.status());
-  EmbedRequest& request = parsed->request;
-  const auto model = FindModel(*call.service, &Service::EmbeddingModel, &request.model);
+  api::EmbedRequest& request = parsed->request;
+  const auto model = FindModel(*call.service, &api::Service::EmbeddingModel, &request.model);
   if (!model.ok()) return call.Fail(model.status());
   if (parsed->loads) {
     if (const Status status = CheckTask(*model, "embedding"); !status.ok()) {
       return call.Fail(status);
     }
-    EmbedResponse empty;
+    api::EmbedResponse empty;
     empty.model = request.model;
     if (Unloads(request.text.keep_alive)) {
       if (UnloadNow(call, *model)) call.Ok(print(empty));
@@ -86,17 +86,18 @@ void AnswerEmbed(const RouteCall& call, Expected<OllamaEmbedCall> parsed, const 
     if (request.text.keep_alive) context.keep_alive = request.text.keep_alive;
     return call.service->LoadModel(
         model->name, context,
-        Answer<ModelInfo>(call, {}, [print, empty](const ModelInfo&) { return print(empty); }));
+        Answer<api::ModelInfo>(call, {},
+                               [print, empty](const api::ModelInfo&) { return print(empty); }));
   }
   call.service->Embed(std::move(request), call.request->context,
-                      Answer<EmbedResponse>(call, {{"inputs", field}}, print));
+                      Answer<api::EmbedResponse>(call, {{"inputs", field}}, print));
 }
 
 void EmbedAsOllama(const RouteCall& call) {
   const auto body = RequestBody::Parse(call.body);
   if (!body.ok()) return call.Fail(body.status());
   AnswerEmbed(call, ParseOllamaEmbed(body->object(), call.service->options()), "input",
-              [request = call.request](const EmbedResponse& response) {
+              [request = call.request](const api::EmbedResponse& response) {
                 return PrintOllamaEmbed(response, Elapsed(*request));
               });
 }
@@ -108,7 +109,7 @@ void Embeddings(const RouteCall& call) {
 }
 
 // A request without a prompt: the model is loaded and kept, or let go.
-void LoadOnly(const RouteCall& call, const OllamaTextCall& parsed, const ModelInfo& model) {
+void LoadOnly(const RouteCall& call, const OllamaTextCall& parsed, const api::ModelInfo& model) {
   const auto& keep_alive = parsed.request.keep_alive;
   if (Unloads(keep_alive)) {
     if (UnloadNow(call, model)) call.Ok(PrintOllamaLoaded(parsed, "unload"));
@@ -118,13 +119,13 @@ void LoadOnly(const RouteCall& call, const OllamaTextCall& parsed, const ModelIn
   if (keep_alive) context.keep_alive = keep_alive;
   const auto owned = std::make_shared<const OllamaTextCall>(parsed);
   call.service->LoadModel(model.name, context,
-                          Answer<ModelInfo>(call, {}, [owned](const ModelInfo&) {
+                          Answer<api::ModelInfo>(call, {}, [owned](const api::ModelInfo&) {
                             return PrintOllamaLoaded(*owned, "load");
                           }));
 }
 
 // The model is there, so it is known whether it has a chat template.
-void Generate(const RouteCall& call, OllamaTextCall parsed, const ModelInfo& model) {
+void Generate(const RouteCall& call, OllamaTextCall parsed, const api::ModelInfo& model) {
   if (parsed.plain && !model.chat) {
     parsed.request.prompts[0].value = *std::move(parsed.plain);
     parsed.request.parses_reply = false;
@@ -135,18 +136,18 @@ void Generate(const RouteCall& call, OllamaTextCall parsed, const ModelInfo& mod
 
 void AnswerText(const RouteCall& call, Expected<OllamaTextCall> parsed) {
   if (!parsed.ok()) return call.Fail(parsed.status());
-  TextRequest& request = parsed->request;
-  const auto model = FindModel(*call.service, &Service::TextModel, &request.model);
+  api::TextRequest& request = parsed->request;
+  const auto model = FindModel(*call.service, &api::Service::TextModel, &request.model);
   if (!model.ok()) return call.Fail(model.status());
   // Before a model is loaded in vain.
-  if (const Status status = CheckTask(*model, kGenerationTask); !status.ok()) {
+  if (const Status status = CheckTask(*model, api::kGenerationTask); !status.ok()) {
     return call.Fail(status);
   }
   if (parsed->loads) return LoadOnly(call, *parsed, *model);
   if (!parsed->plain || model->ready) return Generate(call, *std::move(parsed), *model);
   const auto owned = std::make_shared<OllamaTextCall>(*std::move(parsed));
   call.service->LoadModel(model->name, call.request->context,
-                          [call = WithoutBody(call), owned](Expected<ModelInfo> loaded) {
+                          [call = WithoutBody(call), owned](Expected<api::ModelInfo> loaded) {
                             if (!loaded.ok()) return call.Fail(loaded.status());
                             Generate(call, std::move(*owned), *loaded);
                           });
@@ -179,7 +180,7 @@ void Show(const RouteCall& call) {
   if (!body.ok()) return call.Fail(body.status());
   auto name = OllamaModelOf(body->object());
   if (!name.ok()) return call.Fail(name.status());
-  const auto model = FindModel(*call.service, &Service::Model, &*name);
+  const auto model = FindModel(*call.service, &api::Service::Model, &*name);
   if (!model.ok()) return call.Fail(model.status());
   call.Ok(PrintOllamaShow(*model));
 }
@@ -199,4 +200,4 @@ constexpr Route kOllamaRoutes[] = {
 
 std::span<const Route> OllamaRoutes() { return kOllamaRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -4,7 +4,7 @@
 #include "routes/query.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 void OpenAiEmbeddings(const RouteCall& call) {
@@ -15,10 +15,10 @@ void OpenAiEmbeddings(const RouteCall& call) {
     return AnswerInLines(call, std::move(parsed->request), format, parsed->names);
   }
   call.service->Embed(std::move(parsed->request), call.request->context,
-                      Answer<EmbedResponse>(call, std::move(parsed->names),
-                                            [format](const EmbedResponse& response) {
-                                              return PrintEmbeddings(response, format);
-                                            }));
+                      Answer<api::EmbedResponse>(call, std::move(parsed->names),
+                                                 [format](const api::EmbedResponse& response) {
+                                                   return PrintEmbeddings(response, format);
+                                                 }));
 }
 
 void ListModels(const RouteCall& call) {
@@ -32,8 +32,9 @@ void GetModel(const RouteCall& call) {
 }
 
 constexpr Route kOpenAiRoutes[] = {
-    {"POST", "/v1/embeddings", ErrorBody::kOpenAi, OpenAiEmbeddings, RouteFor::kUsers, true},
-    {"POST", "/embeddings", ErrorBody::kOpenAi, OpenAiEmbeddings, RouteFor::kUsers, true},
+    {"POST", "/v1/embeddings", ErrorBody::kOpenAi, OpenAiEmbeddings, frontend::RouteFor::kUsers,
+     true},
+    {"POST", "/embeddings", ErrorBody::kOpenAi, OpenAiEmbeddings, frontend::RouteFor::kUsers, true},
     {"GET", "/v1/models", ErrorBody::kOpenAi, ListModels},
     {"GET", "/v1/models/{id}", ErrorBody::kOpenAi, GetModel},
 };
@@ -42,4 +43,4 @@ constexpr Route kOpenAiRoutes[] = {
 
 std::span<const Route> OpenAiRoutes() { return kOpenAiRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -10,7 +10,7 @@
 #include "routes/routes.h"
 #include "routes/sha256.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // A client that has so much to read yet is not told of progress.
@@ -26,7 +26,7 @@ class PullAnswer {
         streams_(streams) {}
 
   // False: the client waits for it no more.
-  bool Tell(const PullProgress& now) {
+  bool Tell(const api::PullProgress& now) {
     if (!request_->context.CheckWanted(Clock::now()).ok()) return false;
     if (!streams_) return true;
     Begin();
@@ -44,42 +44,42 @@ class PullAnswer {
 
   void End(const Status& status) {
     if (!streams_ || (stream_ == nullptr && !status.ok())) {
-      HttpResponse response = PrintError(error_body_, status, request_->id);
-      if (status.ok()) response = HttpResponse{.body = R"({"status":"success"})"};
+      http::HttpResponse response = PrintError(error_body_, status, request_->id);
+      if (status.ok()) response = http::HttpResponse{.body = R"({"status":"success"})"};
       return respond_.Send(std::move(response));
     }
     Begin();
     if (status.ok()) return stream_->End("{\"status\":\"success\"}\n");
-    const HttpResponse error = PrintError(error_body_, status, request_->id);
+    const http::HttpResponse error = PrintError(error_body_, status, request_->id);
     stream_->End(error.body + "\n", error.status);
   }
 
  private:
   void Begin() {
     if (stream_ != nullptr) return;
-    HttpResponse head;
-    head.content_type = kNdjsonType;
+    http::HttpResponse head;
+    head.content_type = http::kNdjsonType;
     stream_ = respond_.Begin(std::move(head), [] {});
     stream_->Write("{\"status\":\"pulling manifest\"}\n");
   }
 
-  const std::shared_ptr<const HttpRequest> request_;
-  const Responder respond_;
+  const std::shared_ptr<const http::HttpRequest> request_;
+  const http::Responder respond_;
   const ErrorBody error_body_;
   const bool streams_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<http::Stream> stream_;
 };
 
 // What both routes need: where models are kept, and the model that the body names.
 struct StoreCall {
-  ModelStore* store;
+  api::ModelStore* store;
   std::string model;
   bool stream;
 };
 
 // nullopt: the call was refused and is answered.
 std::optional<StoreCall> ParseCall(const RouteCall& call) {
-  ModelStore* const store = call.service->model_store();
+  api::ModelStore* const store = call.service->model_store();
   if (store == nullptr) {
     const auto refusal =
         MakeStatus(StatusCode::kUnauthenticated,
@@ -106,7 +106,7 @@ void Pull(const RouteCall& call) {
   if (!parsed) return;
   const auto answer = std::make_shared<PullAnswer>(call, parsed->stream);
   const Status begun = parsed->store->Pull(
-      parsed->model, [answer](const PullProgress& now) { return answer->Tell(now); },
+      parsed->model, [answer](const api::PullProgress& now) { return answer->Tell(now); },
       [answer](const Status& status) { answer->End(status); });
   if (!begun.ok()) call.Fail(begun);
 }
@@ -118,23 +118,23 @@ void Delete(const RouteCall& call) {
   const auto work = [parsed = *parsed, respond = call.respond, request = call.request,
                      error_body = call.route->error_body] {
     const Status status = parsed.store->Delete(parsed.model);
-    HttpResponse response;
+    http::HttpResponse response;
     response.body = R"({"status":"success"})";
     if (!status.ok()) response = PrintError(error_body, status, request->id);
     respond.Send(std::move(response));
   };
   const Status taken =
-      call.service->RunOnWorker(call.request->context.priority, Service::kLongWorkBytes, work);
+      call.service->RunOnWorker(call.request->context.priority, api::Service::kLongWorkBytes, work);
   if (!taken.ok()) call.Fail(taken);
 }
 
 constexpr Route kPullRoutes[] = {
-    {"POST", "/api/pull", ErrorBody::kOllama, Pull, RouteFor::kAdmins},
-    {"DELETE", "/api/delete", ErrorBody::kOllama, Delete, RouteFor::kAdmins},
+    {"POST", "/api/pull", ErrorBody::kOllama, Pull, frontend::RouteFor::kAdmins},
+    {"DELETE", "/api/delete", ErrorBody::kOllama, Delete, frontend::RouteFor::kAdmins},
 };
 
 }  // namespace
 
 std::span<const Route> PullRoutes() { return kPullRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

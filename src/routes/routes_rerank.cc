@@ -4,7 +4,7 @@
 #include "routes/routes.h"
 #include "routes/tei.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 void Rerank(const RouteCall& call, const JsonObject& object) {
@@ -15,10 +15,10 @@ void Rerank(const RouteCall& call, const JsonObject& object) {
     documents = std::make_shared<const std::vector<std::string>>(parsed->request.documents);
   }
   call.service->Rerank(std::move(parsed->request), call.request->context,
-                       Answer<RerankResponse>(
+                       Answer<api::RerankResponse>(
                            call, std::move(parsed->names),
                            [documents, voyage = parsed->voyage,
-                            request = call.request](const RerankResponse& response) {
+                            request = call.request](const api::RerankResponse& response) {
                              return PrintRerank(response, documents.get(), request->id, voyage);
                            },
                            documents != nullptr ? call.request->body_bytes : 0));
@@ -31,12 +31,13 @@ void RerankTexts(const RouteCall& call, const JsonObject& object) {
   if (parsed->return_text) {
     texts = std::make_shared<const std::vector<std::string>>(parsed->request.documents);
   }
-  call.service->Rerank(
-      std::move(parsed->request), call.request->context,
-      Answer<RerankResponse>(
-          call, {{"documents", "texts"}},
-          [texts](const RerankResponse& response) { return PrintTeiRerank(response, texts.get()); },
-          texts != nullptr ? call.request->body_bytes : 0));
+  call.service->Rerank(std::move(parsed->request), call.request->context,
+                       Answer<api::RerankResponse>(
+                           call, {{"documents", "texts"}},
+                           [texts](const api::RerankResponse& response) {
+                             return PrintTeiRerank(response, texts.get());
+                           },
+                           texts != nullptr ? call.request->body_bytes : 0));
 }
 
 // Any form; errors are printed in the form of the request, too.
@@ -71,4 +72,4 @@ void AnswerRerank(const RouteCall& call, const JsonObject& object) {
 
 std::span<const Route> RerankRoutes() { return kRerankRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

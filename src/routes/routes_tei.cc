@@ -8,28 +8,28 @@
 #include "routes/tgi.h"
 #include "routes/vllm.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 void Embed(const RouteCall& call, const JsonObject& object) {
   auto parsed = ParseTeiEmbed(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
-  if (!parsed->normalize) parsed->normalize = kTeiNormalize;
+  if (!parsed->normalize) parsed->normalize = api::kTeiNormalize;
   if (WantsLines(*call.request)) return AnswerInLines(call, *std::move(parsed), {}, {});
   call.service->Embed(*std::move(parsed), call.request->context,
-                      Answer<EmbedResponse>(call, {}, PrintTeiEmbed));
+                      Answer<api::EmbedResponse>(call, {}, PrintTeiEmbed));
 }
 
 void EmbedAll(const RouteCall& call, const JsonObject& object) {
   auto parsed = ParseTeiEmbed(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->EmbedAll(*std::move(parsed), call.request->context,
-                         Answer<EmbedAllResponse>(call, {}, PrintTeiEmbedAll));
+                         Answer<api::EmbedAllResponse>(call, {}, PrintTeiEmbedAll));
 }
 
 // TEI answers 424 where the model has no sparse head.
 void EmbedSparse(const RouteCall& call) {
-  call.respond.Send(PrintError(call.route->error_body, 424, TeiNoSparse(), call.request->id));
+  call.respond.Send(PrintError(call.route->error_body, 424, api::TeiNoSparse(), call.request->id));
 }
 
 void Predict(const RouteCall& call, const JsonObject& object) {
@@ -38,7 +38,7 @@ void Predict(const RouteCall& call, const JsonObject& object) {
   const bool single = parsed->single;
   call.service->Classify(
       std::move(parsed->request), call.request->context,
-      Answer<ClassifyResponse>(call, {}, [single](const ClassifyResponse& response) {
+      Answer<api::ClassifyResponse>(call, {}, [single](const api::ClassifyResponse& response) {
         return PrintTeiPredict(response, single);
       }));
 }
@@ -48,7 +48,7 @@ void Similarity(const RouteCall& call, const JsonObject& object) {
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Similarity(
       *std::move(parsed), call.request->context,
-      Answer<SimilarityResponse>(
+      Answer<api::SimilarityResponse>(
           call, {{"source", "inputs.source_sentence"}, {"sentences", "inputs.sentences"}},
           PrintTeiSimilarity));
 }
@@ -61,11 +61,11 @@ void TokenizePrompt(const RouteCall& call, const JsonObject& object) {
   if (!model.ok()) return call.Fail(model.status());
   call.service->Tokenize(
       std::move(parsed->request), call.request->context,
-      Answer<TokenizeResponse>(call, {{"inputs[0]", "prompt"}, {"inputs", "prompt"}},
-                               [tokens_max = model->max_tokens,
-                                texts = parsed->texts](const TokenizeResponse& response) {
-                                 return PrintVllmTokens(response, tokens_max, texts);
-                               }));
+      Answer<api::TokenizeResponse>(call, {{"inputs[0]", "prompt"}, {"inputs", "prompt"}},
+                                    [tokens_max = model->max_tokens,
+                                     texts = parsed->texts](const api::TokenizeResponse& response) {
+                                      return PrintVllmTokens(response, tokens_max, texts);
+                                    }));
 }
 
 // As llama.cpp's server has it: {"content"}.
@@ -74,8 +74,8 @@ void TokenizeContent(const RouteCall& call, const JsonObject& object) {
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Tokenize(
       *std::move(parsed), call.request->context,
-      Answer<TokenizeResponse>(call, {{"inputs[0]", "content"}, {"inputs", "content"}},
-                               PrintLlamaTokens));
+      Answer<api::TokenizeResponse>(call, {{"inputs[0]", "content"}, {"inputs", "content"}},
+                                    PrintLlamaTokens));
 }
 
 void Tokenize(const RouteCall& call, const JsonObject& object) {
@@ -86,14 +86,14 @@ void Tokenize(const RouteCall& call, const JsonObject& object) {
   auto parsed = ParseTeiTokenize(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Tokenize(*std::move(parsed), call.request->context,
-                         Answer<TokenizeResponse>(call, {}, PrintTeiTokenize));
+                         Answer<api::TokenizeResponse>(call, {}, PrintTeiTokenize));
 }
 
 void Decode(const RouteCall& call, const JsonObject& object) {
   auto parsed = ParseTeiDecode(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
   call.service->Decode(*std::move(parsed), call.request->context,
-                       Answer<DecodeResponse>(call, {{"inputs", "ids"}}, PrintTeiDecode));
+                       Answer<api::DecodeResponse>(call, {{"inputs", "ids"}}, PrintTeiDecode));
 }
 
 void Info(const RouteCall& call) {
@@ -112,7 +112,7 @@ void Root(const RouteCall& call, const JsonObject& object) {
   }
   const auto model = call.service->Model(*name);
   if (!model.ok()) return call.Fail(model.status());
-  if (model->task == kGenerationTask) return AnswerTgi(call, object, false);
+  if (model->task == api::kGenerationTask) return AnswerTgi(call, object, false);
   switch (ChooseTeiRootTask(object, model->task)) {
     case TeiRootTask::kEmbed:
       return Embed(call, object);
@@ -128,7 +128,7 @@ void Root(const RouteCall& call, const JsonObject& object) {
 constexpr Route kTeiRoutes[] = {
     {"POST", "/", ErrorBody::kTei, WithObject<Root>},
     {"POST", "/invocations", ErrorBody::kTei, WithObject<Root>},
-    {"POST", "/embed", ErrorBody::kTei, WithObject<Embed>, RouteFor::kUsers, true},
+    {"POST", "/embed", ErrorBody::kTei, WithObject<Embed>, frontend::RouteFor::kUsers, true},
     {"POST", "/embed_all", ErrorBody::kTei, WithObject<EmbedAll>},
     {"POST", "/embed_sparse", ErrorBody::kTei, EmbedSparse},
     {"POST", "/predict", ErrorBody::kTei, WithObject<Predict>},
@@ -142,4 +142,4 @@ constexpr Route kTeiRoutes[] = {
 
 std::span<const Route> TeiRoutes() { return kTeiRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

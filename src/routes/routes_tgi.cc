@@ -3,7 +3,7 @@
 #include "routes/routes.h"
 #include "routes/tgi.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 void AnswerTgi(const RouteCall& call, const JsonObject& object, bool streams) {
   auto parsed = ParseTgiCall(object, streams);
@@ -31,4 +31,4 @@ constexpr Route kTgiRoutes[] = {
 
 std::span<const Route> TgiRoutes() { return kTgiRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

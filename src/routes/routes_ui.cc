@@ -8,7 +8,7 @@
 #include "routes/routes.h"
 #include "ui/ui_files.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // The page runs its own files alone, talks to its own server alone, and stands in no frame. (Fetch,
@@ -22,8 +22,8 @@ bool HasEtag(std::string_view if_none_match, std::string_view etag) {
   return if_none_match == "*" || if_none_match.find(etag) != std::string_view::npos;
 }
 
-void SendFile(const RouteCall& call, const UiFile& file) {
-  HttpResponse response;
+void SendFile(const RouteCall& call, const ui::UiFile& file) {
+  http::HttpResponse response;
   response.content_type = file.content_type;
   auto& headers = response.headers;
   // Files change with the program, so they are kept and asked for again.
@@ -36,7 +36,7 @@ void SendFile(const RouteCall& call, const UiFile& file) {
   headers.emplace_back("Cross-Origin-Resource-Policy", "same-origin");
   if (HasEtag(call.request->Header("if-none-match"), file.etag)) {
     response.status = 304;
-  } else if (!file.gzip.empty() && AcceptsGzip(call.request->Header("accept-encoding"))) {
+  } else if (!file.gzip.empty() && http::AcceptsGzip(call.request->Header("accept-encoding"))) {
     headers.emplace_back("Content-Encoding", "gzip");
     response.body = file.gzip;
   } else {
@@ -47,16 +47,16 @@ void SendFile(const RouteCall& call, const UiFile& file) {
 
 void Page(const RouteCall& call) {
   if (call.request->path == "/ui/") {  // the page's links are relative to "/ui"
-    HttpResponse response;
+    http::HttpResponse response;
     response.status = 308;
     response.headers.emplace_back("Location", "../ui");
     return call.respond.Send(std::move(response));
   }
-  SendFile(call, *FindUiFile(kUiPage));
+  SendFile(call, *ui::FindUiFile(ui::kUiPage));
 }
 
 void PageFile(const RouteCall& call) {
-  const UiFile* const file = FindUiFile(call.PathPart(0));
+  const ui::UiFile* const file = ui::FindUiFile(call.PathPart(0));
   if (file == nullptr) return call.Fail(Status::NotFound("the page has no such file"));
   SendFile(call, *file);
 }
@@ -68,7 +68,7 @@ void Watch(const RouteCall& call) {
 
 double Ms(int64_t ns) { return std::round(static_cast<double>(ns) / 1e3) / 1e3; }
 
-void WriteSlow(const SlowRequest& slow, JsonWriter* json) {
+void WriteSlow(const frontend::SlowRequest& slow, JsonWriter* json) {
   json->BeginObject().Field("unix_ms", slow.end_unix_ms);
   json->Field("ms", std::round(slow.ms * 1e3) / 1e3).Field("method", slow.method);
   json->Field("route", slow.path).Field("status", slow.status);
@@ -77,8 +77,8 @@ void WriteSlow(const SlowRequest& slow, JsonWriter* json) {
   if (slow.timed) {
     json->Field("model", slow.model).Field("rows", slow.rows).Field("tokens", slow.tokens);
     json->Key("stages").BeginObject();
-    for (size_t s = 0; s < kStages; ++s) {
-      json->Field(StageName(static_cast<Stage>(s)), Ms(slow.stage_ns[s]));
+    for (size_t s = 0; s < metrics::kStages; ++s) {
+      json->Field(metrics::StageName(static_cast<metrics::Stage>(s)), Ms(slow.stage_ns[s]));
     }
     json->EndObject();
   }
@@ -90,19 +90,19 @@ void Requests(const RouteCall& call) {
   JsonWriter json(&body);
   json.BeginObject().Field("slow_request_ms", call.slow_log->limit().count());
   json.Field("slow_count", call.slow_log->count()).Key("slow").BeginArray();
-  for (const SlowRequest& slow : call.slow_log->Kept()) WriteSlow(slow, &json);
+  for (const frontend::SlowRequest& slow : call.slow_log->Kept()) WriteSlow(slow, &json);
   json.EndArray().Key("errors").BeginArray();
   for (const auto& [kind, count] : call.http_metrics->FailuresByKind()) {
     json.BeginObject().Field("kind", kind).Field("count", count).EndObject();
   }
   json.EndArray().Key("failures").BeginArray();
-  for (const HttpMetrics::Failures& each : call.http_metrics->FailuresByRoute()) {
+  for (const frontend::HttpMetrics::Failures& each : call.http_metrics->FailuresByRoute()) {
     json.BeginObject();
     if (each.route >= 0) {
       const Route& route = AllRoutes()[static_cast<size_t>(each.route)];
       json.Field("method", route.method).Field("route", route.path);
     }
-    json.Field("status", each.status).Field("kind", FailureKind(each.status));
+    json.Field("status", each.status).Field("kind", frontend::FailureKind(each.status));
     json.Field("count", each.count).EndObject();
   }
   json.EndArray().EndObject();
@@ -110,14 +110,15 @@ void Requests(const RouteCall& call) {
 }
 
 constexpr Route kUiRoutes[] = {
-    {"GET", "/ui", ErrorBody::kTei, Page, RouteFor::kVisitors},
-    {"GET", "/ui/{file}", ErrorBody::kTei, PageFile, RouteFor::kVisitors},
-    {"GET", "/v1/live", ErrorBody::kTei, Watch, RouteFor::kMonitors, false, nullptr, true},
-    {"GET", "/v1/requests", ErrorBody::kTei, Requests, RouteFor::kMonitors},
+    {"GET", "/ui", ErrorBody::kTei, Page, frontend::RouteFor::kVisitors},
+    {"GET", "/ui/{file}", ErrorBody::kTei, PageFile, frontend::RouteFor::kVisitors},
+    {"GET", "/v1/live", ErrorBody::kTei, Watch, frontend::RouteFor::kMonitors, false, nullptr,
+     true},
+    {"GET", "/v1/requests", ErrorBody::kTei, Requests, frontend::RouteFor::kMonitors},
 };
 
 }  // namespace
 
 std::span<const Route> UiRoutes() { return kUiRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -8,12 +8,12 @@
 #include "routes/inner_call.h"
 #include "routes/routes.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 std::string InstanceName(size_t index) { return "instances[" + std::to_string(index) + "]"; }
 
-HttpResponse PrintOne(const RouteCall& call, const Exchange::Print& print) {
+http::HttpResponse PrintOne(const RouteCall& call, const http::Exchange::Print& print) {
   if (print) return print();
   return PrintError(call.route->error_body, Status::Internal("the request was lost"),
                     call.request->id);
@@ -36,7 +36,7 @@ void WritePrediction(const std::string& body, JsonWriter* json) {
 }
 
 // An error of POST /, with the instance before its message and its field.
-HttpResponse NameInstance(size_t index, HttpResponse error) {
+http::HttpResponse NameInstance(size_t index, http::HttpResponse error) {
   const auto document = JsonDocument::Parse(error.body);
   const auto object = document.ok() ? document->Object() : document.status();
   if (!object.ok()) return error;
@@ -67,7 +67,7 @@ class VertexCall : public std::enable_shared_from_this<VertexCall> {
         left_(bodies_.size()) {
     root_ = FindPostRoute("/", &root_index_);
     // Without the headers: they are about the answer to the whole.
-    auto inner = std::make_shared<HttpRequest>(*call.request);
+    auto inner = std::make_shared<http::HttpRequest>(*call.request);
     inner->headers.clear();
     inner_ = std::move(inner);
   }
@@ -82,7 +82,7 @@ class VertexCall : public std::enable_shared_from_this<VertexCall> {
       lock.unlock();
       CallInner({call_.service, call_.metrics, call_.options}, root_, inner_,
                 std::move(bodies_[index]),
-                [self = shared_from_this(), index](Exchange::Print print) {
+                [self = shared_from_this(), index](http::Exchange::Print print) {
                   self->OnAnswer(index, std::move(print));
                 });
       lock.lock();
@@ -93,7 +93,7 @@ class VertexCall : public std::enable_shared_from_this<VertexCall> {
  private:
   static constexpr size_t kUnderWay = 32;
 
-  void OnAnswer(size_t index, Exchange::Print print) {
+  void OnAnswer(size_t index, http::Exchange::Print print) {
     bool last = false;
     {
       const std::lock_guard lock(mutex_);
@@ -102,7 +102,7 @@ class VertexCall : public std::enable_shared_from_this<VertexCall> {
       last = --left_ == 0;
       if (!last && (beginning_ || next_ == bodies_.size())) return;
     }
-    call_.service->FinishOnWorker(call_.request->context.priority, Service::kLongWorkBytes,
+    call_.service->FinishOnWorker(call_.request->context.priority, api::Service::kLongWorkBytes,
                                   [self = shared_from_this(), last] {
                                     try {
                                       if (!last) return self->Begin();
@@ -114,13 +114,13 @@ class VertexCall : public std::enable_shared_from_this<VertexCall> {
   }
 
   // {"predictions": [...]}, or the first error. An error of one text may end others, with 499.
-  HttpResponse PrintAll() const {
-    HttpResponse all;
-    std::optional<HttpResponse> ended;
+  http::HttpResponse PrintAll() const {
+    http::HttpResponse all;
+    std::optional<http::HttpResponse> ended;
     JsonWriter json(&all.body);
     json.BeginObject().Key("predictions").BeginArray();
     for (size_t i = 0; i < prints_.size(); ++i) {
-      HttpResponse one = PrintOne(call_, prints_[i]);
+      http::HttpResponse one = PrintOne(call_, prints_[i]);
       if (one.status >= 400 && one.status != 499) return NameInstance(i, std::move(one));
       if (one.status == 499) {
         if (!ended) ended = NameInstance(i, std::move(one));
@@ -135,12 +135,12 @@ class VertexCall : public std::enable_shared_from_this<VertexCall> {
   const RouteCall call_;  // without the body, which goes with its handler
   const Route* root_ = nullptr;
   int32_t root_index_ = 0;
-  std::shared_ptr<const HttpRequest> inner_;
+  std::shared_ptr<const http::HttpRequest> inner_;
   std::vector<std::string> bodies_;  // each is used by the call that begins it
 
   std::mutex mutex_;
   // All guarded by mutex_, `prints_` until the last has come.
-  std::vector<Exchange::Print> prints_;
+  std::vector<http::Exchange::Print> prints_;
   size_t next_ = 0;
   size_t under_way_ = 0;
   size_t left_;
@@ -186,4 +186,4 @@ constexpr Route kVertexRoutes[] = {
 
 std::span<const Route> VertexRoutes() { return kVertexRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

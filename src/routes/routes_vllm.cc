@@ -4,14 +4,14 @@
 #include "routes/routes.h"
 #include "routes/vllm.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // The model of that name; "" = the first reranker, else the first that embeds.
-Expected<ModelInfo> FindScorer(const Service& service, const std::string& name) {
+Expected<api::ModelInfo> FindScorer(const api::Service& service, const std::string& name) {
   if (!name.empty()) return service.Model(name);
   for (const char* const task : {"reranking", "embedding"}) {
-    for (ModelInfo& model : service.Models()) {
+    for (api::ModelInfo& model : service.Models()) {
       if (model.task == task) return std::move(model);
     }
   }
@@ -19,7 +19,7 @@ Expected<ModelInfo> FindScorer(const Service& service, const std::string& name) 
 }
 
 // In the order of the documents.
-std::vector<float> ByDocument(const std::vector<RerankResponse::Item>& items) {
+std::vector<float> ByDocument(const std::vector<api::RerankResponse::Item>& items) {
   std::vector<float> scores(items.size());
   for (const auto& item : items) scores.at(static_cast<size_t>(item.index)) = item.score;
   return scores;
@@ -32,7 +32,7 @@ void Score(const RouteCall& call, const JsonObject& object) {
   const auto model = FindScorer(*call.service, parsed->model);
   if (!model.ok()) return call.Fail(model.status());
   if (parsed->model.empty()) parsed->model = model->name;
-  FieldNames names = parsed->names;
+  frontend::FieldNames names = parsed->names;
   const auto print = [request = call.request](const auto& response, std::vector<float> scores) {
     return PrintScores({response.model, std::move(scores), response.usage, response.truncation},
                        request->id, std::time(nullptr));
@@ -40,35 +40,35 @@ void Score(const RouteCall& call, const JsonObject& object) {
   if (model->task == "embedding") {
     return call.service->Similarity(
         (*std::move(parsed)).ToSimilarity(), call.request->context,
-        Answer<SimilarityResponse>(call, std::move(names),
-                                   [print](const SimilarityResponse& response) {
-                                     return print(response, response.scores);
-                                   }));
+        Answer<api::SimilarityResponse>(call, std::move(names),
+                                        [print](const api::SimilarityResponse& response) {
+                                          return print(response, response.scores);
+                                        }));
   }
-  call.service->Rerank(
-      (*std::move(parsed)).ToRerank(), call.request->context,
-      Answer<RerankResponse>(call, std::move(names), [print](const RerankResponse& response) {
-        return print(response, ByDocument(response.items));
-      }));
+  call.service->Rerank((*std::move(parsed)).ToRerank(), call.request->context,
+                       Answer<api::RerankResponse>(
+                           call, std::move(names), [print](const api::RerankResponse& response) {
+                             return print(response, ByDocument(response.items));
+                           }));
 }
 
 void Pooling(const RouteCall& call, const JsonObject& object) {
   auto parsed = ParsePooling(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
-  EmbedRequest& request = parsed->request;
+  api::EmbedRequest& request = parsed->request;
   const auto model = call.service->Model(request.model);
   if (!model.ok()) return call.Fail(model.status());
   const PoolingTask task = parsed->task.value_or(PoolingTaskOf(model->task));
-  const FieldNames names = {{"inputs", "input"}};
+  const frontend::FieldNames names = {{"inputs", "input"}};
   const auto print = [http = call.request](const auto& response) {
     return PrintPooled(response, http->id, std::time(nullptr));
   };
   if (task == PoolingTask::kEmbed) {
     return call.service->Embed(
         std::move(request), call.request->context,
-        Answer<EmbedResponse>(
+        Answer<api::EmbedResponse>(
             call, names,
-            [http = call.request, base64 = parsed->base64](const EmbedResponse& response) {
+            [http = call.request, base64 = parsed->base64](const api::EmbedResponse& response) {
               return PrintPooled(response, http->id, std::time(nullptr), base64);
             }));
   }
@@ -78,12 +78,12 @@ void Pooling(const RouteCall& call, const JsonObject& object) {
   }
   if (task == PoolingTask::kTokenEmbed) {
     return call.service->EmbedAll(std::move(request), call.request->context,
-                                  Answer<EmbedAllResponse>(call, names, print));
+                                  Answer<api::EmbedAllResponse>(call, names, print));
   }
   auto classify = ToClassify(std::move(request));
   if (!classify.ok()) return call.Fail(classify.status());
   call.service->Classify(*std::move(classify), call.request->context,
-                         Answer<ClassifyResponse>(call, names, print));
+                         Answer<api::ClassifyResponse>(call, names, print));
 }
 
 void VllmVersion(const RouteCall& call) { call.Ok(R"({"version":")" PENSTOCK_VERSION R"("})"); }
@@ -99,4 +99,4 @@ constexpr Route kVllmRoutes[] = {
 
 std::span<const Route> VllmRoutes() { return kVllmRoutes; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <limits>
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 Status WrongType(const std::string& path, std::string_view wanted, JsonElement value) {
@@ -16,22 +16,22 @@ Status TooMany(const std::string& path, size_t most) {
       "'" + path + "' has more than " + std::to_string(most) + " entries, the limit", path);
 }
 
-Status ParseBiases(const JsonObject& object, std::vector<LogitBias>* biases) {
+Status ParseBiases(const JsonObject& object, std::vector<sample::LogitBias>* biases) {
   if (!object.Has("logit_bias")) return Status::Ok();
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject map, object.GetObject("logit_bias"));
   Status status;
   map.ForEach([&](std::string_view key, JsonElement value) {
     if (!status.ok()) return;
     const std::string path = map.PathOf(key.substr(0, 20));
-    LogitBias bias;
+    sample::LogitBias bias;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), bias.id);
     double number = 0;
     if (error != std::errc() || end != key.data() + key.size() || bias.id < 0) {
       status = Status::InvalidArgument("'" + path + "' is not the id of a token", path);
     } else if (!value.Get(&number)) {
       status = WrongType(path, "a number", value);
-    } else if (biases->size() == kLogitBiasesMax) {
-      status = TooMany("logit_bias", kLogitBiasesMax);
+    } else if (biases->size() == sample::kLogitBiasesMax) {
+      status = TooMany("logit_bias", sample::kLogitBiasesMax);
     } else {
       bias.bias = static_cast<float>(number);
       biases->push_back(bias);
@@ -45,7 +45,7 @@ Status ParseStopIds(const JsonObject& object, std::vector<int32_t>* ids) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonArray items, object.GetArray("stop_token_ids"));
   const std::string path = object.PathOf("stop_token_ids");
   for (const JsonElement item : items) {
-    if (ids->size() == kStopTokensMax) return TooMany(path, kStopTokensMax);
+    if (ids->size() == sample::kStopTokensMax) return TooMany(path, sample::kStopTokensMax);
     int64_t id = 0;
     if (!item.Get(&id) || id < 0 || id > std::numeric_limits<int32_t>::max()) {
       return WrongType(path + "[" + std::to_string(ids->size()) + "]", "the id of a token", item);
@@ -94,7 +94,7 @@ Status ParseStop(const JsonObject& object, std::string_view key, std::vector<std
     return WrongType(path, "a string or an array of strings", *value);
   }
   for (const JsonElement item : items) {
-    if (stop->size() == kStopStringsMax) return TooMany(path, kStopStringsMax);
+    if (stop->size() == sample::kStopStringsMax) return TooMany(path, sample::kStopStringsMax);
     if (!item.Get(&text)) {
       return WrongType(path + "[" + std::to_string(stop->size()) + "]", "a string", item);
     }
@@ -103,8 +103,8 @@ Status ParseStop(const JsonObject& object, std::string_view key, std::vector<std
   return Status::Ok();
 }
 
-Status ParseSampling(const JsonObject& object, SamplingRequest* sampling) {
-  SamplingOptions& options = sampling->options;
+Status ParseSampling(const JsonObject& object, api::SamplingRequest* sampling) {
+  sample::SamplingOptions& options = sampling->options;
   PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, "temperature", &sampling->temperature));
   PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, "top_p", &sampling->top_p));
   PENSTOCK_RETURN_IF_ERROR(ParseOptionalNumber(object, "min_p", &sampling->min_p));
@@ -140,7 +140,7 @@ Status ParseSampling(const JsonObject& object, SamplingRequest* sampling) {
   return ParseBiases(object, &options.logit_bias);
 }
 
-Status CheckSampling(const SamplingRequest& sampling) {
+Status CheckSampling(const api::SamplingRequest& sampling) {
   return sampling.With({}).Check(std::numeric_limits<int32_t>::max());
 }
 
@@ -155,4 +155,4 @@ Status RefuseFields(const JsonObject& object, std::span<const RefusedField> fiel
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -12,7 +12,7 @@
 #include "routes/batch_runner.h"
 #include "routes/router.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 namespace {
 
@@ -20,8 +20,8 @@ namespace {
 constexpr std::chrono::milliseconds kBatchesEnd{500};
 
 // Options whose lists of keys are wiped at the end. Copies of them are made nowhere else.
-ServerOptions WithoutKeys(const ServerOptions& options) {
-  ServerOptions bare = options;
+http::ServerOptions WithoutKeys(const http::ServerOptions& options) {
+  http::ServerOptions bare = options;
   for (auto* keys : {&bare.api_keys, &bare.bulk_api_keys, &bare.admin_api_keys}) {
     for (std::string& key : *keys) OPENSSL_cleanse(key.data(), key.size());
     keys->clear();
@@ -29,19 +29,20 @@ ServerOptions WithoutKeys(const ServerOptions& options) {
   return bare;
 }
 
-Status CheckOptions(const ServerOptions& options) {
-  if (options.request_timeout.count() < 0 || options.request_timeout.count() > kTimeoutMsMax) {
+Status CheckOptions(const http::ServerOptions& options) {
+  if (options.request_timeout.count() < 0 ||
+      options.request_timeout.count() > frontend::kTimeoutMsMax) {
     return Status::InvalidArgument(
-        "request_timeout must be from 0 to " + std::to_string(kTimeoutMsMax) + " ms",
+        "request_timeout must be from 0 to " + std::to_string(frontend::kTimeoutMsMax) + " ms",
         "request_timeout");
   }
   if (options.admin_metrics && !options.HasAdminKeys()) {
     return Status::InvalidArgument(
         "--admin-metrics asks for a key of --admin-api-key, and there is none", "admin_metrics");
   }
-  PENSTOCK_RETURN_IF_ERROR(AllowedHosts::Check(options.allowed_hosts));
+  PENSTOCK_RETURN_IF_ERROR(frontend::AllowedHosts::Check(options.allowed_hosts));
   for (const std::string& path : options.bulk_routes) {
-    if (!IsPostRoute(path, AllRouteInfos())) {
+    if (!frontend::IsPostRoute(path, AllRouteInfos())) {
       return Status::InvalidArgument(
           "a bulk route must be the path of a POST route, such as /v1/embeddings; '" +
               path.substr(0, 200) + "' is not",
@@ -62,29 +63,29 @@ Status CheckOptions(const ServerOptions& options) {
 }  // namespace
 
 struct Server::Impl {
-  Impl(Service* service, Metrics* metrics, const ServerOptions& options,
-       std::shared_ptr<KeyRing> keys_in, std::unique_ptr<BatchRunner> batches_in,
+  Impl(api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& options,
+       std::shared_ptr<frontend::KeyRing> keys_in, std::unique_ptr<BatchRunner> batches_in,
        std::chrono::milliseconds live_interval)
       : keys(std::move(keys_in)),
         batches(std::move(batches_in)),
         router(service, metrics, options, keys, batches.get(), live_interval),
         tls(!options.tls_cert_file.empty()) {}
-  const std::shared_ptr<KeyRing> keys;
+  const std::shared_ptr<frontend::KeyRing> keys;
   const std::unique_ptr<BatchRunner> batches;  // null: none
   Router router;
   const bool tls;
-  std::unique_ptr<Listener> listener;  // last: ends before the router it calls
+  std::unique_ptr<http::Listener> listener;  // last: ends before the router it calls
 };
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
-Expected<std::unique_ptr<Server>> Server::Start(Service* service, Metrics* metrics,
-                                                const ServerOptions& options,
+Expected<std::unique_ptr<Server>> Server::Start(api::Service* service, metrics::Metrics* metrics,
+                                                const http::ServerOptions& options,
                                                 std::chrono::milliseconds live_interval) {
   PENSTOCK_RETURN_IF_ERROR(CheckOptions(options));
-  PENSTOCK_ASSIGN_OR_RETURN(auto keys, KeyRing::Make(options));
-  const ServerOptions bare = WithoutKeys(options);
+  PENSTOCK_ASSIGN_OR_RETURN(auto keys, frontend::KeyRing::Make(options));
+  const http::ServerOptions bare = WithoutKeys(options);
   std::unique_ptr<BatchRunner> batches;
   if (!options.batch_folder.empty()) {
     auto started = BatchRunner::Start(service, metrics, bare, keys);
@@ -93,8 +94,8 @@ Expected<std::unique_ptr<Server>> Server::Start(Service* service, Metrics* metri
   }
   auto impl = std::make_unique<Impl>(service, metrics, bare, std::move(keys), std::move(batches),
                                      live_interval);
-  PENSTOCK_ASSIGN_OR_RETURN(impl->listener, Listener::Start(&impl->router, bare));
-  if (!options.AsksForKey() && !IsLoopback(options.host)) {
+  PENSTOCK_ASSIGN_OR_RETURN(impl->listener, http::Listener::Start(&impl->router, bare));
+  if (!options.AsksForKey() && !frontend::IsLoopback(options.host)) {
     LogWarn(
         "no API key is asked for, and {} can be reached from other machines: anybody there can use "
         "this server. Set a key with --api-key-file, PENSTOCK_API_KEY or --api-key, or listen on "
@@ -130,12 +131,12 @@ bool Server::Shutdown(std::chrono::milliseconds timeout) {
       std::chrono::steady_clock::now() - begin);
   return impl_->batches->Stop(std::max(timeout - used, kBatchesEnd));
 }
-std::shared_ptr<const KeyRing> Server::keys() const { return impl_->keys; }
-std::shared_ptr<SlowLog> Server::slow_log() const { return impl_->router.slow_log(); }
-std::shared_ptr<OpenCount> Server::all_connections() const {
+std::shared_ptr<const frontend::KeyRing> Server::keys() const { return impl_->keys; }
+std::shared_ptr<frontend::SlowLog> Server::slow_log() const { return impl_->router.slow_log(); }
+std::shared_ptr<http::OpenCount> Server::all_connections() const {
   return impl_->listener->all_connections();
 }
 uint16_t Server::port() const { return impl_->listener->port(); }
 bool Server::tls() const { return impl_->tls; }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -13,13 +13,24 @@
 #include "common/status.h"
 #include "http/server_options.h"
 
-namespace penstock {
-
-class KeyRing;
-class OpenCount;
-class Metrics;
+namespace penstock::api {
 class Service;
+}  // namespace penstock::api
+
+namespace penstock::frontend {
+class KeyRing;
 class SlowLog;
+}  // namespace penstock::frontend
+
+namespace penstock::http {
+class OpenCount;
+}  // namespace penstock::http
+
+namespace penstock::metrics {
+class Metrics;
+}  // namespace penstock::metrics
+
+namespace penstock::routes {
 
 class Server {
  public:
@@ -28,7 +39,7 @@ class Server {
   // Routes that need a model answer 503 until Service::Ready(). `live_interval`: between two points
   // of GET /v1/live; another one than a second is for benchmarks.
   static Expected<std::unique_ptr<Server>> Start(
-      Service* service, Metrics* metrics, const ServerOptions& options,
+      api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& options,
       std::chrono::milliseconds live_interval = std::chrono::milliseconds(1000));
   // As Shutdown(0).
   ~Server();
@@ -53,11 +64,11 @@ class Server {
   bool Shutdown(std::chrono::milliseconds timeout);
 
   // Reread by Reload; for other front ends.
-  std::shared_ptr<const KeyRing> keys() const;
+  std::shared_ptr<const frontend::KeyRing> keys() const;
   // GET /v1/requests shows what it keeps; for other front ends.
-  std::shared_ptr<SlowLog> slow_log() const;
+  std::shared_ptr<frontend::SlowLog> slow_log() const;
   // For Http2Options::all_connections of another listener.
-  std::shared_ptr<OpenCount> all_connections() const;
+  std::shared_ptr<http::OpenCount> all_connections() const;
   uint16_t port() const;
   bool tls() const;
 
@@ -67,4 +78,4 @@ class Server {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <openssl/sha.h>
 
-namespace penstock {
+namespace penstock::routes {
 
 std::string Sha256Hex(std::string_view text) {
   unsigned char digest[SHA256_DIGEST_LENGTH];
@@ -13,4 +13,4 @@ std::string Sha256Hex(std::string_view text) {
   return hex;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::routes {
 
 // 64 hexadecimal digits.
 std::string Sha256Hex(std::string_view text);
 
-}  // namespace penstock
+}  // namespace penstock::routes

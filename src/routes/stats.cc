@@ -5,13 +5,13 @@
 #include "common/json_writer.h"
 #include "common/kv_block.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // Nanoseconds in seconds. More digits would only be noise.
 double Rounded(double x) { return std::round(x * 1e9) / 1e9; }
 
-void WriteLatency(const DurationSnapshot& latency, JsonWriter* json) {
+void WriteLatency(const metrics::DurationSnapshot& latency, JsonWriter* json) {
   const auto ms = [json](const char* key, double ns) { json->Field(key, Rounded(ns / 1e6)); };
   json->Field("count", latency.count()).Field("total_s", Rounded(latency.total_s()));
   ms("mean_ms", latency.mean_ns());
@@ -25,12 +25,12 @@ void WriteLatency(const DurationSnapshot& latency, JsonWriter* json) {
 
 double Ratio(double a, double b) { return b > 0 ? Rounded(a / b) : 0; }
 
-void WriteText(const ModelStats::Text& text, double window_s, JsonWriter* json) {
+void WriteText(const api::ModelStats::Text& text, double window_s, JsonWriter* json) {
   const auto per_s = [&](uint64_t tokens) { return Ratio(static_cast<double>(tokens), window_s); };
   const auto mean_ms = [](double seconds, uint64_t count) {
     return Ratio(seconds * 1e3, static_cast<double>(count));
   };
-  const DecodeTotals& done = text.window;
+  const generate::DecodeTotals& done = text.window;
   json->Key("text").BeginObject().Field("running", text.now.running);
   json->Field("waiting", text.now.waiting).Field("generated_tokens", done.generated_tokens);
   json->Field("prompt_tokens", done.prompt_tokens).Field("cached_tokens", done.cached_tokens);
@@ -38,20 +38,20 @@ void WriteText(const ModelStats::Text& text, double window_s, JsonWriter* json) 
   json->Field("prompt_tokens_per_s", per_s(done.prompt_tokens));
   json->Field("first_token_mean_ms", mean_ms(done.first_token_s, done.first_tokens));
   json->Field("inter_token_mean_ms", mean_ms(done.gap_s, done.gaps));
-  const DecodeStats& kv = text.now;
+  const generate::DecodeStats& kv = text.now;
   json->Key("kv").BeginObject().Field("block_tokens", kKvBlockTokens);
-  for (const CacheGroupStats& group : kv.groups) {
-    json->Field(CacheCountName(group.kind, "blocks"), group.blocks);
-    json->Field(CacheCountName(group.kind, "blocks_used"), group.used);
-    json->Field(CacheCountName(group.kind, "blocks_cached"), group.cached);
+  for (const generate::CacheGroupStats& group : kv.groups) {
+    json->Field(generate::CacheCountName(group.kind, "blocks"), group.blocks);
+    json->Field(generate::CacheCountName(group.kind, "blocks_used"), group.used);
+    json->Field(generate::CacheCountName(group.kind, "blocks_cached"), group.cached);
   }
-  json->Field("bytes", kv.BytesOf(&CacheGroupStats::blocks));
-  json->Field("bytes_used", kv.BytesOf(&CacheGroupStats::used));
-  json->Field("bytes_cached", kv.BytesOf(&CacheGroupStats::cached));
+  json->Field("bytes", kv.BytesOf(&generate::CacheGroupStats::blocks));
+  json->Field("bytes_used", kv.BytesOf(&generate::CacheGroupStats::used));
+  json->Field("bytes_cached", kv.BytesOf(&generate::CacheGroupStats::cached));
   json->EndObject().EndObject();
 }
 
-void WriteTensors(const ModelStats::Tensors& tensors, int64_t rows, double window_s,
+void WriteTensors(const api::ModelStats::Tensors& tensors, int64_t rows, double window_s,
                   JsonWriter* json) {
   json->Key("tensors").BeginObject().Field("requests", tensors.requests);
   json->Field("requests_per_s", Ratio(static_cast<double>(tensors.requests), window_s));
@@ -60,7 +60,7 @@ void WriteTensors(const ModelStats::Tensors& tensors, int64_t rows, double windo
   json->Field("max_batch_size", tensors.max_batch_size).EndObject();
 }
 
-void WriteModel(const ModelStats& model, double window_s, JsonWriter* json) {
+void WriteModel(const api::ModelStats& model, double window_s, JsonWriter* json) {
   const auto tokens = static_cast<double>(model.tokens);
   const auto batches = static_cast<double>(model.batches);
   json->BeginObject().Field("model", model.name).Field("device", model.device);
@@ -80,7 +80,7 @@ void WriteModel(const ModelStats& model, double window_s, JsonWriter* json) {
 
 }  // namespace
 
-std::string PrintStats(const Stats& stats, bool stage_timers) {
+std::string PrintStats(const api::Stats& stats, bool stage_timers) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Field("uptime_s", Rounded(stats.uptime_s));
@@ -90,8 +90,8 @@ std::string PrintStats(const Stats& stats, bool stage_timers) {
     json.Field("per_s", Ratio(static_cast<double>(stats.requests.count()), stats.window_s));
     WriteLatency(stats.requests, &json);
     json.EndObject().Key("stages").BeginArray();
-    for (const StageStats& stage : stats.stages) {
-      json.BeginObject().Field("stage", StageName(stage.stage));
+    for (const api::StageStats& stage : stats.stages) {
+      json.BeginObject().Field("stage", metrics::StageName(stage.stage));
       json.Field("percent", Rounded(stage.percent));
       WriteLatency(stage.latency, &json);
       json.EndObject();
@@ -99,9 +99,9 @@ std::string PrintStats(const Stats& stats, bool stage_timers) {
     json.EndArray();
   }
   json.Key("models").BeginArray();
-  for (const ModelStats& model : stats.models) WriteModel(model, stats.window_s, &json);
+  for (const api::ModelStats& model : stats.models) WriteModel(model, stats.window_s, &json);
   json.EndArray().Key("devices").BeginArray();
-  for (const Stats::Device& device : stats.devices) {
+  for (const api::Stats::Device& device : stats.devices) {
     json.BeginObject().Field("device", device.name);
     json.Field("memory_budget_bytes", device.memory_budget_bytes);
     json.Field("memory_used_bytes", device.memory_used_bytes).EndObject();
@@ -119,4 +119,4 @@ std::string PrintStats(const Stats& stats, bool stage_timers) {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -5,9 +5,9 @@
 
 #include "api/stats.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // `stage_timers`: whether stages are timed at all; else the stages are left out.
-std::string PrintStats(const Stats& stats, bool stage_timers);
+std::string PrintStats(const api::Stats& stats, bool stage_timers);
 
-}  // namespace penstock
+}  // namespace penstock::routes

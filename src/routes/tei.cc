@@ -3,25 +3,25 @@
 #include "api/tei_rules.h"
 #include "routes/fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // ["a"] or ["a", "b"].
-Expected<ClassifyInput> ParseTexts(JsonArray texts, const std::string& path) {
+Expected<api::ClassifyInput> ParseTexts(JsonArray texts, const std::string& path) {
   std::vector<std::string> strings;
   for (const JsonElement item : texts) {
     std::string_view text;
     // Refused as none; one text over a pair is enough to refuse it for their number.
-    if (!item.Get(&text)) return TeiPredictInput({}, path);
+    if (!item.Get(&text)) return api::TeiPredictInput({}, path);
     strings.emplace_back(text);
     if (strings.size() > 2) break;
   }
-  return TeiPredictInput(std::move(strings), path);
+  return api::TeiPredictInput(std::move(strings), path);
 }
 
-Status ParsePredictInputs(const JsonObject& object, const ServiceOptions& limits,
+Status ParsePredictInputs(const JsonObject& object, const api::ServiceOptions& limits,
                           TeiPredictCall* call) {
-  std::vector<ClassifyInput>& inputs = call->request.inputs;
+  std::vector<api::ClassifyInput>& inputs = call->request.inputs;
   const auto value = object.Find("inputs");
   if (!value) return Status::InvalidArgument("'inputs' is missing", "inputs");
   std::string_view text;
@@ -59,16 +59,16 @@ Status ParsePredictInputs(const JsonObject& object, const ServiceOptions& limits
     if (item.Get(&text)) {
       inputs.push_back({std::string(text), std::nullopt});
     } else if (item.Get(&texts)) {
-      PENSTOCK_ASSIGN_OR_RETURN(ClassifyInput input, ParseTexts(texts, path));
+      PENSTOCK_ASSIGN_OR_RETURN(api::ClassifyInput input, ParseTexts(texts, path));
       inputs.push_back(std::move(input));
     } else {
-      return TeiPredictInput({}, path).status();
+      return api::TeiPredictInput({}, path).status();
     }
   }
   return Status::Ok();
 }
 
-void WriteLabels(const ClassifyResponse& response, size_t input, JsonWriter* json) {
+void WriteLabels(const api::ClassifyResponse& response, size_t input, JsonWriter* json) {
   json->BeginArray();
   for (const auto& label : response.inputs[input]) {
     json->BeginObject().Field("score", label.score);
@@ -77,13 +77,13 @@ void WriteLabels(const ClassifyResponse& response, size_t input, JsonWriter* jso
   json->EndArray();
 }
 
-void WriteModelType(const ModelInfo& model, JsonWriter* json) {
+void WriteModelType(const api::ModelInfo& model, JsonWriter* json) {
   json->Key("model_type").BeginObject();
   if (model.task == "embedding") {
     json->Key("embedding").BeginObject().Field("pooling", model.pooling).EndObject();
-  } else if (model.task == kGenerationTask) {
+  } else if (model.task == api::kGenerationTask) {
     json->Key("generation").BeginObject().Field("context_length", model.context).EndObject();
-  } else if (model.task == kTensorTask) {
+  } else if (model.task == api::kTensorTask) {
     json->Key("tensors").BeginObject().Field("platform", model.platform).EndObject();
   } else {
     json->Key(model.task == "reranking" ? "reranker" : "classifier").BeginObject();
@@ -100,8 +100,9 @@ void WriteModelType(const ModelInfo& model, JsonWriter* json) {
 
 }  // namespace
 
-Expected<EmbedRequest> ParseTeiEmbed(const JsonObject& object, const ServiceOptions& limits) {
-  EmbedRequest request;
+Expected<api::EmbedRequest> ParseTeiEmbed(const JsonObject& object,
+                                          const api::ServiceOptions& limits) {
+  api::EmbedRequest request;
   bool single = false;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "inputs", limits, &request.inputs, &single));
@@ -111,7 +112,7 @@ Expected<EmbedRequest> ParseTeiEmbed(const JsonObject& object, const ServiceOpti
   return request;
 }
 
-std::string PrintTeiEmbed(const EmbedResponse& response) {
+std::string PrintTeiEmbed(const api::EmbedResponse& response) {
   const auto dimensions = static_cast<size_t>(response.dimensions);
   std::string out;
   out.reserve(64 + response.values.size() * 13);
@@ -124,7 +125,7 @@ std::string PrintTeiEmbed(const EmbedResponse& response) {
   return out;
 }
 
-std::string PrintTeiEmbedAll(const EmbedAllResponse& response) {
+std::string PrintTeiEmbedAll(const api::EmbedAllResponse& response) {
   const auto dimensions = static_cast<size_t>(response.dimensions);
   std::string out;
   out.reserve(64 + response.values.size() * 13);
@@ -142,7 +143,8 @@ std::string PrintTeiEmbedAll(const EmbedAllResponse& response) {
   return out;
 }
 
-Expected<TeiRerankCall> ParseTeiRerank(const JsonObject& object, const ServiceOptions& limits) {
+Expected<TeiRerankCall> ParseTeiRerank(const JsonObject& object,
+                                       const api::ServiceOptions& limits) {
   TeiRerankCall call;
   PENSTOCK_ASSIGN_OR_RETURN(call.request.model, GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(call.request.query, object.GetString("query"));
@@ -153,7 +155,8 @@ Expected<TeiRerankCall> ParseTeiRerank(const JsonObject& object, const ServiceOp
   return call;
 }
 
-std::string PrintTeiRerank(const RerankResponse& response, const std::vector<std::string>* texts) {
+std::string PrintTeiRerank(const api::RerankResponse& response,
+                           const std::vector<std::string>* texts) {
   std::string out;
   JsonWriter json(&out);
   json.BeginArray();
@@ -166,7 +169,8 @@ std::string PrintTeiRerank(const RerankResponse& response, const std::vector<std
   return out;
 }
 
-Expected<TeiPredictCall> ParseTeiPredict(const JsonObject& object, const ServiceOptions& limits) {
+Expected<TeiPredictCall> ParseTeiPredict(const JsonObject& object,
+                                         const api::ServiceOptions& limits) {
   TeiPredictCall call;
   PENSTOCK_ASSIGN_OR_RETURN(call.request.model, GetName(object, "model"));
   PENSTOCK_RETURN_IF_ERROR(ParsePredictInputs(object, limits, &call));
@@ -175,7 +179,7 @@ Expected<TeiPredictCall> ParseTeiPredict(const JsonObject& object, const Service
   return call;
 }
 
-std::string PrintTeiPredict(const ClassifyResponse& response, bool single) {
+std::string PrintTeiPredict(const api::ClassifyResponse& response, bool single) {
   std::string out;
   JsonWriter json(&out);
   if (single && response.inputs.size() == 1) {
@@ -188,9 +192,9 @@ std::string PrintTeiPredict(const ClassifyResponse& response, bool single) {
   return out;
 }
 
-Expected<SimilarityRequest> ParseTeiSimilarity(const JsonObject& object,
-                                               const ServiceOptions& limits) {
-  SimilarityRequest request;
+Expected<api::SimilarityRequest> ParseTeiSimilarity(const JsonObject& object,
+                                                    const api::ServiceOptions& limits) {
+  api::SimilarityRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject inputs, object.GetObject("inputs"));
   PENSTOCK_ASSIGN_OR_RETURN(request.source, inputs.GetString("source_sentence"));
@@ -200,14 +204,15 @@ Expected<SimilarityRequest> ParseTeiSimilarity(const JsonObject& object,
   return request;
 }
 
-std::string PrintTeiSimilarity(const SimilarityResponse& response) {
+std::string PrintTeiSimilarity(const api::SimilarityResponse& response) {
   std::string out;
   JsonWriter(&out).Floats(response.scores);
   return out;
 }
 
-Expected<TokenizeRequest> ParseTeiTokenize(const JsonObject& object, const ServiceOptions& limits) {
-  TokenizeRequest request;
+Expected<api::TokenizeRequest> ParseTeiTokenize(const JsonObject& object,
+                                                const api::ServiceOptions& limits) {
+  api::TokenizeRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   if (const auto inputs = object.Find("inputs"); inputs && inputs->is_string()) {
     PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetString("inputs"));
@@ -223,7 +228,7 @@ Expected<TokenizeRequest> ParseTeiTokenize(const JsonObject& object, const Servi
   return request;
 }
 
-std::string PrintTeiTokenize(const TokenizeResponse& response) {
+std::string PrintTeiTokenize(const api::TokenizeResponse& response) {
   size_t tokens = 0;
   for (const auto& input : response.inputs) tokens += input.size();
   std::string out;
@@ -235,7 +240,7 @@ std::string PrintTeiTokenize(const TokenizeResponse& response) {
     for (const auto& token : input) {
       json.BeginObject().Field("id", token.id).Field("text", token.text);
       json.Field("special", token.special);
-      if (const auto place = TeiPlace(token)) {
+      if (const auto place = api::TeiPlace(token)) {
         json.Field("start", place->begin).Field("stop", place->end);
       } else {
         json.Key("start").Null().Key("stop").Null();
@@ -248,8 +253,9 @@ std::string PrintTeiTokenize(const TokenizeResponse& response) {
   return out;
 }
 
-Expected<DecodeRequest> ParseTeiDecode(const JsonObject& object, const ServiceOptions& limits) {
-  DecodeRequest request;
+Expected<api::DecodeRequest> ParseTeiDecode(const JsonObject& object,
+                                            const api::ServiceOptions& limits) {
+  api::DecodeRequest request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(const JsonArray ids, object.GetArray("ids"));
   if (ids.begin() != ids.end() && (*ids.begin()).is_array()) {
@@ -273,7 +279,7 @@ Expected<DecodeRequest> ParseTeiDecode(const JsonObject& object, const ServiceOp
   return request;
 }
 
-std::string PrintTeiDecode(const DecodeResponse& response) {
+std::string PrintTeiDecode(const api::DecodeResponse& response) {
   std::string out;
   JsonWriter json(&out);
   json.BeginArray();
@@ -282,8 +288,8 @@ std::string PrintTeiDecode(const DecodeResponse& response) {
   return out;
 }
 
-std::string PrintTeiInfo(const ModelInfo& model, const std::vector<ModelInfo>& models,
-                         const ServiceOptions& limits) {
+std::string PrintTeiInfo(const api::ModelInfo& model, const std::vector<api::ModelInfo>& models,
+                         const api::ServiceOptions& limits) {
   std::string out;
   JsonWriter json(&out);
   json.BeginObject().Field("model_id", model.name).Key("model_sha");
@@ -305,7 +311,7 @@ std::string PrintTeiInfo(const ModelInfo& model, const std::vector<ModelInfo>& m
   json.Field("architecture", model.architecture).Field("dimensions", model.dimensions);
   if (!model.int8_keep.empty()) json.Field("int8_keep", model.int8_keep);
   json.Key("models").BeginArray();
-  for (const ModelInfo& each : models) {
+  for (const api::ModelInfo& each : models) {
     json.BeginObject().Field("id", each.name);
     WriteModelFacts(each, &json);
     json.EndObject();
@@ -323,4 +329,4 @@ TeiRootTask ChooseTeiRootTask(const JsonObject& object, std::string_view model_t
   return rerank ? TeiRootTask::kRerank : TeiRootTask::kPredict;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

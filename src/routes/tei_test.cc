@@ -5,13 +5,13 @@
 #include "routes/fields.h"
 #include "routes/tgi.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // Parses a body with one of the parsers of objects.
 template <auto kParse>
 auto From(std::string_view body) {
-  return kParse(RequestBody::Parse(body)->object(), ServiceOptions());
+  return kParse(RequestBody::Parse(body)->object(), api::ServiceOptions());
 }
 
 TeiRootTask ChooseRoot(std::string_view body, std::string_view task) {
@@ -24,14 +24,14 @@ TEST(Tei, Embed) {
       R"("prompt_name":"query","dimensions":8})");
   ASSERT_TRUE(request.ok()) << request.status().ToString();
   EXPECT_EQ(request->inputs.size(), 2u);
-  EXPECT_EQ(request->text.side, TruncationSide::kLeft);
+  EXPECT_EQ(request->text.side, text::TruncationSide::kLeft);
   EXPECT_EQ(request->dimensions, 8);
   EXPECT_EQ(From<ParseTeiEmbed>(R"({"input":"a"})").status().field(), "inputs");
-  EmbedResponse response;
+  api::EmbedResponse response;
   response.dimensions = 2;
   response.values = {1.5f, 2.0f, -0.25f, 0.0f};
   EXPECT_EQ(PrintTeiEmbed(response), "[[1.5,2.0],[-0.25,0.0]]");
-  EXPECT_EQ(PrintTeiEmbed(EmbedResponse()), "[]");
+  EXPECT_EQ(PrintTeiEmbed(api::EmbedResponse()), "[]");
 }
 
 TEST(Tei, ARequestToTheRootAsksForTextByFieldsOfTextAlone) {
@@ -47,7 +47,7 @@ TEST(Tei, ARequestToTheRootAsksForTextByFieldsOfTextAlone) {
 }
 
 TEST(Tei, EmbedAll) {
-  EmbedAllResponse response;
+  api::EmbedAllResponse response;
   response.dimensions = 1;
   response.token_counts = {2, 0, 1};
   response.values = {1.0f, 2.0f, 3.0f};
@@ -63,7 +63,7 @@ TEST(Tei, Rerank) {
   EXPECT_EQ(From<ParseTeiRerank>(R"({"query":"q","texts":["a",{"text":"b"}]})").status().field(),
             "texts[1]");
   EXPECT_EQ(From<ParseTeiRerank>(R"({"query":"q","documents":["a"]})").status().field(), "texts");
-  RerankResponse response;
+  api::RerankResponse response;
   response.items = {{1, 0.5f}, {0, 0.25f}};
   EXPECT_EQ(PrintTeiRerank(response, nullptr),
             R"([{"index":1,"score":0.5},{"index":0,"score":0.25}])");
@@ -95,7 +95,7 @@ TEST(Tei, PredictShapes) {
 }
 
 TEST(Tei, PredictPrints) {
-  ClassifyResponse response;
+  api::ClassifyResponse response;
   response.labels = {"no", "yes"};
   response.inputs = {{{1, 0.75f}, {0, 0.25f}}};
   const std::string one = R"([{"score":0.75,"label":"yes"},{"score":0.25,"label":"no"}])";
@@ -117,13 +117,13 @@ TEST(Tei, Similarity) {
                 .status()
                 .field(),
             "parameters.truncate");
-  SimilarityResponse response;
+  api::SimilarityResponse response;
   response.scores = {0.5f, 1.0f};
   EXPECT_EQ(PrintTeiSimilarity(response), "[0.5,1.0]");
 }
 
 TEST(Tei, IdsAreReadUpToTheLimit) {
-  ServiceOptions limits;
+  api::ServiceOptions limits;
   limits.input_bytes = 3;
   const auto status = [&limits](const char* json) {
     return ParseTeiDecode(*JsonDocument::Parse(json)->Object(), limits).status();
@@ -140,7 +140,7 @@ TEST(Tei, TokenizeAndDecode) {
   EXPECT_FALSE(
       From<ParseTeiTokenize>(R"({"inputs":["a"],"add_special_tokens":false})")->add_special_tokens);
   EXPECT_EQ(From<ParseTeiTokenize>(R"({"inputs":[1]})").status().field(), "inputs[0]");
-  TokenizeResponse tokens;
+  api::TokenizeResponse tokens;
   tokens.inputs = {{{101, "[CLS]", true, {0, 0}}, {7592, "hello", false, {0, 5}}}, {}};
   EXPECT_EQ(PrintTeiTokenize({"", {{{102, "[SEP]", true, {3, 8}}}}}),
             R"([[{"id":102,"text":"[SEP]","special":true,"start":3,"stop":8}]])");
@@ -158,17 +158,17 @@ TEST(Tei, TokenizeAndDecode) {
 }
 
 TEST(Tei, Info) {
-  ModelInfo model;
+  api::ModelInfo model;
   model.name = "m";
   model.task = "reranking";
   model.dtype = "float32";
   model.labels = {"LABEL_0"};
   model.max_tokens = 512;
   model.max_batch_tokens = 1024;
-  ModelInfo other;
+  api::ModelInfo other;
   other.name = "o/n";
   other.aliases = {"n"};
-  ServiceOptions limits;
+  api::ServiceOptions limits;
   limits.tokenization_workers = 2;
   const std::string info = PrintTeiInfo(model, {model, other}, limits);
   for (const char* part :
@@ -196,4 +196,4 @@ TEST(Tei, RootFollowsTheModel) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -12,17 +12,19 @@
 #include "common/utf8_check.h"
 #include "signature/tensor_spec.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr size_t kLengthBytes = 4;  // before each element of BYTES
 
-bool IsHalf(ElementType type) { return type == ElementType::kFp16 || type == ElementType::kBf16; }
+bool IsHalf(signature::ElementType type) {
+  return type == signature::ElementType::kFp16 || type == signature::ElementType::kBf16;
+}
 
 Status WrongShape(std::span<const int64_t> shape) {
   return Status::InvalidArgument(
       fmt::format("'data' must hold all elements of the shape {}, flat or nested as the shape is",
-                  ShapeText(shape)),
+                  signature::ShapeText(shape)),
       "data");
 }
 
@@ -103,14 +105,14 @@ bool Read(JsonElement item, T* value) {
 }
 
 template <typename T>
-std::string Wanted(ElementType type) {
+std::string Wanted(signature::ElementType type) {
   if constexpr (std::is_same_v<T, bool>) {
     return "true and false, as the type BOOL has them";
   } else if constexpr (std::is_floating_point_v<T>) {
-    return fmt::format("numbers of the type {}, at most {:.3g} in size", ElementTypeName(type),
-                       std::numeric_limits<T>::max());
+    return fmt::format("numbers of the type {}, at most {:.3g} in size",
+                       signature::ElementTypeName(type), std::numeric_limits<T>::max());
   } else {
-    return fmt::format("integers of the type {}, from {} to {}", ElementTypeName(type),
+    return fmt::format("integers of the type {}, from {} to {}", signature::ElementTypeName(type),
                        +std::numeric_limits<T>::min(), +std::numeric_limits<T>::max());
   }
 }
@@ -126,8 +128,9 @@ Expected<TensorBytes> Allocate(uint64_t bytes, RequestMemory* memory) {
 }
 
 template <typename T>
-Expected<TensorBytes> ReadNumbers(JsonArray data, ElementType type, std::span<const int64_t> shape,
-                                  uint64_t count, RequestMemory* memory) {
+Expected<TensorBytes> ReadNumbers(JsonArray data, signature::ElementType type,
+                                  std::span<const int64_t> shape, uint64_t count,
+                                  RequestMemory* memory) {
   PENSTOCK_ASSIGN_OR_RETURN(TensorBytes made, Allocate(count * sizeof(T), memory));
   std::byte* const out = made.data.get();
   PENSTOCK_RETURN_IF_ERROR(
@@ -247,41 +250,42 @@ void AppendNumbers(std::span<const std::byte> bytes, std::string* out) {
 
 }  // namespace
 
-Expected<TensorBytes> ReadTensorJson(JsonElement data, ElementType type,
+Expected<TensorBytes> ReadTensorJson(JsonElement data, signature::ElementType type,
                                      std::span<const int64_t> shape, size_t json_bytes,
                                      RequestMemory* memory) {
   if (IsHalf(type)) {
-    return Status::InvalidArgument(
-        fmt::format("'data' cannot hold {}: send it as binary data", ElementTypeName(type)),
-        "data");
+    return Status::InvalidArgument(fmt::format("'data' cannot hold {}: send it as binary data",
+                                               signature::ElementTypeName(type)),
+                                   "data");
   }
   JsonArray items;
   if (!data.Get(&items)) {
     return Status::InvalidArgument("'data' must be an array", "data");
   }
-  const std::optional<uint64_t> count = ElementCount(shape);
+  const std::optional<uint64_t> count = signature::ElementCount(shape);
   // An element takes a character at least: no more memory than that is worth is taken.
   if (!count || *count > json_bytes) return WrongShape(shape);
-  if (type == ElementType::kBytes) return ReadStrings(items, shape, *count, memory);
+  if (type == signature::ElementType::kBytes) return ReadStrings(items, shape, *count, memory);
   return VisitElementType(type, [&](auto element_of) {
     return ReadNumbers<decltype(element_of)>(items, type, shape, *count, memory);
   });
 }
 
-Status CheckPrintable(ElementType type, std::span<const std::byte> bytes) {
+Status CheckPrintable(signature::ElementType type, std::span<const std::byte> bytes) {
   if (IsHalf(type)) {
-    return Status::Unsupported(
-        fmt::format("{} cannot be sent as JSON: ask for binary data", ElementTypeName(type)));
+    return Status::Unsupported(fmt::format("{} cannot be sent as JSON: ask for binary data",
+                                           signature::ElementTypeName(type)));
   }
-  if (type != ElementType::kBytes) return Status::Ok();
+  if (type != signature::ElementType::kBytes) return Status::Ok();
   const bool clean = ForEachString(bytes, [](std::string_view text) { return IsValidUtf8(text); });
   if (clean) return Status::Ok();
   return {StatusCode::kUnprocessable,
           "elements that are not UTF-8 cannot be sent as JSON: ask for binary data"};
 }
 
-void AppendTensorJson(ElementType type, std::span<const std::byte> bytes, std::string* out) {
-  if (type == ElementType::kBytes) {
+void AppendTensorJson(signature::ElementType type, std::span<const std::byte> bytes,
+                      std::string* out) {
+  if (type == signature::ElementType::kBytes) {
     JsonWriter json(out);
     json.BeginArray();
     ForEachString(bytes, [&](std::string_view text) {
@@ -294,12 +298,12 @@ void AppendTensorJson(ElementType type, std::span<const std::byte> bytes, std::s
   VisitElementType(type, [&](auto element_of) { AppendNumbers<decltype(element_of)>(bytes, out); });
 }
 
-uint64_t TensorJsonBytesMax(ElementType type, std::span<const std::byte> bytes) {
+uint64_t TensorJsonBytesMax(signature::ElementType type, std::span<const std::byte> bytes) {
   constexpr uint64_t kEscapeBytesMax = 6;  // "\u0000"
-  if (type == ElementType::kBytes) return 2 + bytes.size() * kEscapeBytesMax;
+  if (type == signature::ElementType::kBytes) return 2 + bytes.size() * kEscapeBytesMax;
   return VisitElementType(type, [&](auto element_of) {
     return 2 + bytes.size() / sizeof(element_of) * NumberBytesMax<decltype(element_of)>();
   });
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

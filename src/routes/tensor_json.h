@@ -14,7 +14,7 @@
 #include "common/status.h"
 #include "signature/element_type.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // Elements as tensors have them: row by row, little-endian; BYTES with their lengths before them.
 struct TensorBytes {
@@ -29,47 +29,48 @@ struct TensorBytes {
 // kInvalidArgument: another shape; an element of the wrong type or out of the type's range; FP16
 // and BF16, which JSON has no form for here, as in Triton.
 // kPayloadTooLarge, kResourceExhausted: of `memory`.
-Expected<TensorBytes> ReadTensorJson(JsonElement data, ElementType type,
+Expected<TensorBytes> ReadTensorJson(JsonElement data, signature::ElementType type,
                                      std::span<const int64_t> shape, size_t json_bytes,
                                      RequestMemory* memory);
 
 // kUnsupported: FP16 and BF16. kUnprocessable: BYTES that are not UTF-8.
-Status CheckPrintable(ElementType type, std::span<const std::byte> bytes);
+Status CheckPrintable(signature::ElementType type, std::span<const std::byte> bytes);
 // Appends "[...]", flat, of elements that are printable. Floats have the fewest digits that read
 // back as the same number; as in Triton and in Python's json, NaN, Infinity and -Infinity stand for
 // what JSON has no number for.
-void AppendTensorJson(ElementType type, std::span<const std::byte> bytes, std::string* out);
+void AppendTensorJson(signature::ElementType type, std::span<const std::byte> bytes,
+                      std::string* out);
 // What AppendTensorJson appends at most.
-uint64_t TensorJsonBytesMax(ElementType type, std::span<const std::byte> bytes);
+uint64_t TensorJsonBytesMax(signature::ElementType type, std::span<const std::byte> bytes);
 
 // Calls visit(ElementOf<type>()) with a value of the C++ type of its elements; BYTES, FP16 and BF16
 // have none.
 template <typename Visit>
-auto VisitElementType(ElementType type, Visit&& visit) {
+auto VisitElementType(signature::ElementType type, Visit&& visit) {
   switch (type) {
-    case ElementType::kBool:
+    case signature::ElementType::kBool:
       return visit(bool{});
-    case ElementType::kUint8:
+    case signature::ElementType::kUint8:
       return visit(uint8_t{});
-    case ElementType::kUint16:
+    case signature::ElementType::kUint16:
       return visit(uint16_t{});
-    case ElementType::kUint32:
+    case signature::ElementType::kUint32:
       return visit(uint32_t{});
-    case ElementType::kUint64:
+    case signature::ElementType::kUint64:
       return visit(uint64_t{});
-    case ElementType::kInt8:
+    case signature::ElementType::kInt8:
       return visit(int8_t{});
-    case ElementType::kInt16:
+    case signature::ElementType::kInt16:
       return visit(int16_t{});
-    case ElementType::kInt32:
+    case signature::ElementType::kInt32:
       return visit(int32_t{});
-    case ElementType::kInt64:
+    case signature::ElementType::kInt64:
       return visit(int64_t{});
-    case ElementType::kFp32:
+    case signature::ElementType::kFp32:
       return visit(float{});
     default:
       return visit(double{});
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -12,14 +12,14 @@
 
 #include "common/json.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 using Shape = std::vector<int64_t>;
 
-Expected<TensorBytes> Read(ElementType type, const Shape& shape, const std::string& json,
+Expected<TensorBytes> Read(signature::ElementType type, const Shape& shape, const std::string& json,
                            RequestMemory* memory = nullptr) {
   const auto document = JsonDocument::Parse(json);
   EXPECT_TRUE(document.ok()) << json;
@@ -36,7 +36,7 @@ std::vector<T> Numbers(const Expected<TensorBytes>& made) {
 }
 
 template <typename T>
-std::string Print(ElementType type, const std::vector<T>& numbers) {
+std::string Print(signature::ElementType type, const std::vector<T>& numbers) {
   std::string out = "x";
   const auto bytes = std::as_bytes(std::span(numbers));
   AppendTensorJson(type, bytes, &out);
@@ -46,14 +46,15 @@ std::string Print(ElementType type, const std::vector<T>& numbers) {
 
 TEST(TensorJson, ElementsAreFlatOrNestedAsTheShapeIs) {
   for (const char* json : {"[1,2,3,4,5,6]", "[[1,2,3],[4,5,6]]"}) {
-    EXPECT_THAT(Numbers<int32_t>(Read(ElementType::kInt32, {2, 3}, json)),
+    EXPECT_THAT(Numbers<int32_t>(Read(signature::ElementType::kInt32, {2, 3}, json)),
                 ElementsAre(1, 2, 3, 4, 5, 6));
   }
-  EXPECT_THAT(Numbers<int32_t>(Read(ElementType::kInt32, {1, 2, 1}, "[[[7],[8]]]")),
+  EXPECT_THAT(Numbers<int32_t>(Read(signature::ElementType::kInt32, {1, 2, 1}, "[[[7],[8]]]")),
               ElementsAre(7, 8));
-  EXPECT_THAT(Numbers<int32_t>(Read(ElementType::kInt32, {}, "[7]")), ElementsAre(7));
+  EXPECT_THAT(Numbers<int32_t>(Read(signature::ElementType::kInt32, {}, "[7]")), ElementsAre(7));
   for (const char* json : {"[]", "[[],[]]"}) {
-    EXPECT_THAT(Numbers<int32_t>(Read(ElementType::kInt32, {2, 0}, json)), ElementsAre());
+    EXPECT_THAT(Numbers<int32_t>(Read(signature::ElementType::kInt32, {2, 0}, json)),
+                ElementsAre());
   }
 }
 
@@ -62,75 +63,86 @@ TEST(TensorJson, AnotherShapeIsRefused) {
        {"[]", "[1,2,3,4,5]", "[1,2,3,4,5,6,7]", "[[1,2,3],[4,5]]", "[[1,2,3],[4,5,6],[7,8,9]]",
         "[[1,2],[3,4],[5,6]]", "[[1,2,3],4,5,6]", "[1,2,3,[4,5,6]]", "[[[1,2,3],[4,5,6]]]",
         "[[1,2,3]]", "[[1,2,3],[[4],5,6]]", "[[1,2,3],[4,5,6,7]]"}) {
-    const auto made = Read(ElementType::kFp32, {2, 3}, json);
+    const auto made = Read(signature::ElementType::kFp32, {2, 3}, json);
     EXPECT_EQ(made.code(), StatusCode::kInvalidArgument) << json;
     EXPECT_THAT(made.status().message(), HasSubstr("[2,3]")) << json;
   }
   for (const char* json : {"1", "{}", "\"a\"", "null"}) {
-    EXPECT_THAT(Read(ElementType::kFp32, {1}, json).status().message(), HasSubstr("an array"));
+    EXPECT_THAT(Read(signature::ElementType::kFp32, {1}, json).status().message(),
+                HasSubstr("an array"));
   }
 }
 
 TEST(TensorJson, ShapesThatOverflowTakeNoMemory) {
   for (const Shape& shape : {Shape{1'000'000'000, 1'000'000'000},
                              Shape{int64_t{1} << 62, int64_t{1} << 62}, Shape{int64_t{1} << 40}}) {
-    EXPECT_EQ(Read(ElementType::kFp64, shape, "[1]").code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(Read(ElementType::kBytes, shape, "[\"a\"]").code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(Read(signature::ElementType::kFp64, shape, "[1]").code(),
+              StatusCode::kInvalidArgument);
+    EXPECT_EQ(Read(signature::ElementType::kBytes, shape, "[\"a\"]").code(),
+              StatusCode::kInvalidArgument);
   }
 }
 
 TEST(TensorJson, NumbersMustBeOfTheType) {
-  EXPECT_THAT(Numbers<int8_t>(Read(ElementType::kInt8, {2}, "[-128,127]")), ElementsAre(-128, 127));
-  EXPECT_THAT(Numbers<uint8_t>(Read(ElementType::kUint8, {2}, "[0,255]")), ElementsAre(0, 255));
-  EXPECT_THAT(Numbers<uint64_t>(Read(ElementType::kUint64, {1}, "[18446744073709551615]")),
-              ElementsAre(std::numeric_limits<uint64_t>::max()));
-  EXPECT_THAT(Numbers<int64_t>(Read(ElementType::kInt64, {1}, "[-9223372036854775808]")),
+  EXPECT_THAT(Numbers<int8_t>(Read(signature::ElementType::kInt8, {2}, "[-128,127]")),
+              ElementsAre(-128, 127));
+  EXPECT_THAT(Numbers<uint8_t>(Read(signature::ElementType::kUint8, {2}, "[0,255]")),
+              ElementsAre(0, 255));
+  EXPECT_THAT(
+      Numbers<uint64_t>(Read(signature::ElementType::kUint64, {1}, "[18446744073709551615]")),
+      ElementsAre(std::numeric_limits<uint64_t>::max()));
+  EXPECT_THAT(Numbers<int64_t>(Read(signature::ElementType::kInt64, {1}, "[-9223372036854775808]")),
               ElementsAre(std::numeric_limits<int64_t>::min()));
-  EXPECT_THAT(Numbers<uint8_t>(Read(ElementType::kBool, {2}, "[true,false]")), ElementsAre(1, 0));
-  EXPECT_THAT(Numbers<float>(Read(ElementType::kFp32, {3}, "[1,-0.5,3.4028234663852886e38]")),
-              ElementsAre(1, -0.5f, std::numeric_limits<float>::max()));
-  EXPECT_THAT(Numbers<double>(Read(ElementType::kFp64, {1}, "[1e300]")), ElementsAre(1e300));
-  const std::vector<std::pair<ElementType, const char*>> wrong = {
-      {ElementType::kInt8, "[128]"},
-      {ElementType::kInt8, "[-129]"},
-      {ElementType::kUint8, "[-1]"},
-      {ElementType::kUint8, "[256]"},
-      {ElementType::kUint16, "[65536]"},
-      {ElementType::kInt32, "[2147483648]"},
-      {ElementType::kInt64, "[9223372036854775808]"},
-      {ElementType::kUint64, "[-1]"},
-      {ElementType::kInt32, "[1.0]"},
-      {ElementType::kInt32, "[\"1\"]"},
-      {ElementType::kInt32, "[true]"},
-      {ElementType::kInt32, "[null]"},
-      {ElementType::kFp32, "[1e39]"},
-      {ElementType::kFp32, "[\"1\"]"},
-      {ElementType::kFp32, "[null]"},
-      {ElementType::kBool, "[1]"},
-      {ElementType::kBytes, "[1]"},
-      {ElementType::kFp32, "[{}]"}};
+  EXPECT_THAT(Numbers<uint8_t>(Read(signature::ElementType::kBool, {2}, "[true,false]")),
+              ElementsAre(1, 0));
+  EXPECT_THAT(
+      Numbers<float>(Read(signature::ElementType::kFp32, {3}, "[1,-0.5,3.4028234663852886e38]")),
+      ElementsAre(1, -0.5f, std::numeric_limits<float>::max()));
+  EXPECT_THAT(Numbers<double>(Read(signature::ElementType::kFp64, {1}, "[1e300]")),
+              ElementsAre(1e300));
+  const std::vector<std::pair<signature::ElementType, const char*>> wrong = {
+      {signature::ElementType::kInt8, "[128]"},
+      {signature::ElementType::kInt8, "[-129]"},
+      {signature::ElementType::kUint8, "[-1]"},
+      {signature::ElementType::kUint8, "[256]"},
+      {signature::ElementType::kUint16, "[65536]"},
+      {signature::ElementType::kInt32, "[2147483648]"},
+      {signature::ElementType::kInt64, "[9223372036854775808]"},
+      {signature::ElementType::kUint64, "[-1]"},
+      {signature::ElementType::kInt32, "[1.0]"},
+      {signature::ElementType::kInt32, "[\"1\"]"},
+      {signature::ElementType::kInt32, "[true]"},
+      {signature::ElementType::kInt32, "[null]"},
+      {signature::ElementType::kFp32, "[1e39]"},
+      {signature::ElementType::kFp32, "[\"1\"]"},
+      {signature::ElementType::kFp32, "[null]"},
+      {signature::ElementType::kBool, "[1]"},
+      {signature::ElementType::kBytes, "[1]"},
+      {signature::ElementType::kFp32, "[{}]"}};
   for (const auto& [type, json] : wrong) {
     const auto made = Read(type, {1}, json);
-    EXPECT_EQ(made.code(), StatusCode::kInvalidArgument) << ElementTypeName(type) << json;
+    EXPECT_EQ(made.code(), StatusCode::kInvalidArgument)
+        << signature::ElementTypeName(type) << json;
     EXPECT_THAT(made.status().message(), HasSubstr("element 0")) << json;
   }
-  EXPECT_THAT(Read(ElementType::kInt8, {2}, "[1,200]").status().message(),
+  EXPECT_THAT(Read(signature::ElementType::kInt8, {2}, "[1,200]").status().message(),
               HasSubstr("from -128 to 127; element 1"));
 }
 
 TEST(TensorJson, StringsGetTheirLengths) {
-  const auto made = Read(ElementType::kBytes, {2, 2}, R"([["a",""],["\u00e9","xyz"]])");
+  const auto made = Read(signature::ElementType::kBytes, {2, 2}, R"([["a",""],["\u00e9","xyz"]])");
   ASSERT_TRUE(made.ok());
   const std::string_view bytes(reinterpret_cast<const char*>(made->data.get()), made->size);
   const std::string wanted("\1\0\0\0a\0\0\0\0\2\0\0\0\xc3\xa9\3\0\0\0xyz", 22);
   EXPECT_EQ(bytes, wanted);
   std::string out;
-  AppendTensorJson(ElementType::kBytes, made->span(), &out);
+  AppendTensorJson(signature::ElementType::kBytes, made->span(), &out);
   EXPECT_EQ(out, "[\"a\",\"\",\"\xc3\xa9\",\"xyz\"]");
 }
 
 TEST(TensorJson, HalvesAreBinaryOnly) {
-  for (const ElementType type : {ElementType::kFp16, ElementType::kBf16}) {
+  for (const signature::ElementType type :
+       {signature::ElementType::kFp16, signature::ElementType::kBf16}) {
     EXPECT_THAT(Read(type, {1}, "[1]").status().message(), HasSubstr("binary data"));
     EXPECT_EQ(CheckPrintable(type, {}).code(), StatusCode::kUnsupported);
   }
@@ -138,7 +150,7 @@ TEST(TensorJson, HalvesAreBinaryOnly) {
 
 TEST(TensorJson, StringsThatAreNotUtf8AreBinaryOnly) {
   const auto check = [](std::string_view bytes) {
-    return CheckPrintable(ElementType::kBytes, std::as_bytes(std::span(bytes))).code();
+    return CheckPrintable(signature::ElementType::kBytes, std::as_bytes(std::span(bytes))).code();
   };
   EXPECT_EQ(check({"\1\0\0\0a", 5}), StatusCode::kOk);
   EXPECT_EQ(check({"\1\0\0\0\xff", 5}), StatusCode::kUnprocessable);
@@ -149,33 +161,35 @@ TEST(TensorJson, StringsThatAreNotUtf8AreBinaryOnly) {
 TEST(TensorJson, MemoryIsAdmittedFirst) {
   const auto budget = std::make_shared<ByteBudget>(100);
   RequestMemory memory(budget, Priority::kInteractive);
-  EXPECT_TRUE(Read(ElementType::kFp64, {3}, "[1,2,3]", &memory).ok());
+  EXPECT_TRUE(Read(signature::ElementType::kFp64, {3}, "[1,2,3]", &memory).ok());
   EXPECT_EQ(memory.held(), 24);
-  EXPECT_EQ(Read(ElementType::kFp64, {12}, "[1,2,3,4,5,6,7,8,9,10,11,12]", &memory).code(),
-            StatusCode::kPayloadTooLarge);
+  EXPECT_EQ(
+      Read(signature::ElementType::kFp64, {12}, "[1,2,3,4,5,6,7,8,9,10,11,12]", &memory).code(),
+      StatusCode::kPayloadTooLarge);
 }
 
 TEST(TensorJson, NumbersReadBackAsTheyWere) {
-  EXPECT_EQ(Print<float>(ElementType::kFp32, {0.1f, 1, -0.0f, 1e-45f, 16777216}),
+  EXPECT_EQ(Print<float>(signature::ElementType::kFp32, {0.1f, 1, -0.0f, 1e-45f, 16777216}),
             "[0.1,1.0,-0.0,1e-45,16777216.0]");
-  EXPECT_EQ(Print<uint8_t>(ElementType::kBool, {0, 1, 2}), "[false,true,true]");
-  EXPECT_EQ(Print<int8_t>(ElementType::kInt8, {-128, 127}), "[-128,127]");
-  EXPECT_EQ(Print<uint64_t>(ElementType::kUint64, {std::numeric_limits<uint64_t>::max()}),
-            "[18446744073709551615]");
-  EXPECT_EQ(Print<int64_t>(ElementType::kInt64, {std::numeric_limits<int64_t>::min()}),
+  EXPECT_EQ(Print<uint8_t>(signature::ElementType::kBool, {0, 1, 2}), "[false,true,true]");
+  EXPECT_EQ(Print<int8_t>(signature::ElementType::kInt8, {-128, 127}), "[-128,127]");
+  EXPECT_EQ(
+      Print<uint64_t>(signature::ElementType::kUint64, {std::numeric_limits<uint64_t>::max()}),
+      "[18446744073709551615]");
+  EXPECT_EQ(Print<int64_t>(signature::ElementType::kInt64, {std::numeric_limits<int64_t>::min()}),
             "[-9223372036854775808]");
-  EXPECT_EQ(Print<double>(ElementType::kFp64, {}), "[]");
+  EXPECT_EQ(Print<double>(signature::ElementType::kFp64, {}), "[]");
 }
 
 TEST(TensorJson, NumbersThatAreNoneArePrintedAsTritonDoes) {
   const double infinity = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(Print<double>(ElementType::kFp64, {std::nan(""), infinity, -infinity}),
+  EXPECT_EQ(Print<double>(signature::ElementType::kFp64, {std::nan(""), infinity, -infinity}),
             "[NaN,Infinity,-Infinity]");
 }
 
 // The longest texts stay within the bound by which memory is taken.
 template <typename Float, typename Bits>
-void CheckFloats(ElementType type) {
+void CheckFloats(signature::ElementType type) {
   std::mt19937_64 random(1);
   std::vector<Float> numbers;
   for (int i = 0; i < 200'000; ++i) {
@@ -196,9 +210,9 @@ void CheckFloats(ElementType type) {
   }
 }
 TEST(TensorJson, NoFloatIsLongerThanItsBound) {
-  CheckFloats<float, uint32_t>(ElementType::kFp32);
-  CheckFloats<double, uint64_t>(ElementType::kFp64);
+  CheckFloats<float, uint32_t>(signature::ElementType::kFp32);
+  CheckFloats<double, uint64_t>(signature::ElementType::kFp64);
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -2,11 +2,11 @@
 
 #include "http/stream_formats.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 void TextPrinter::Error(const Status& status, const std::string& body, std::string* out) {
   (void)status;
-  AppendEvent("", body, out);
+  http::AppendEvent("", body, out);
 }
 
 GeneratedChoice* GeneratedAnswer::At(int32_t choice) {
@@ -15,26 +15,27 @@ GeneratedChoice* GeneratedAnswer::At(int32_t choice) {
   return &choices[index];
 }
 
-void GeneratedAnswer::Add(const std::vector<ReplyDelta>& deltas, GeneratedChoice* choice) const {
-  for (const ReplyDelta& delta : deltas) {
+void GeneratedAnswer::Add(const std::vector<reply::ReplyDelta>& deltas,
+                          GeneratedChoice* choice) const {
+  for (const reply::ReplyDelta& delta : deltas) {
     switch (delta.kind) {
-      case ReplyDelta::Kind::kContent:
+      case reply::ReplyDelta::Kind::kContent:
         choice->content += delta.text;
         break;
-      case ReplyDelta::Kind::kReasoning:
+      case reply::ReplyDelta::Kind::kReasoning:
         choice->reasoning += delta.text;
         break;
-      case ReplyDelta::Kind::kCallBegin:
+      case reply::ReplyDelta::Kind::kCallBegin:
         choice->calls.push_back({delta.id, delta.name, ""});
         break;
-      case ReplyDelta::Kind::kCallArguments:
+      case reply::ReplyDelta::Kind::kCallArguments:
         if (!choice->calls.empty()) choice->calls.back().arguments += delta.text;
         break;
-      case ReplyDelta::Kind::kCallEnd:
-      case ReplyDelta::Kind::kMarkup:
+      case reply::ReplyDelta::Kind::kCallEnd:
+      case reply::ReplyDelta::Kind::kMarkup:
         break;
     }
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

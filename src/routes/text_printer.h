@@ -8,7 +8,7 @@
 #include "api/generate_types.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 // One text of an answer that is sent whole.
 struct GeneratedChoice {
@@ -17,21 +17,21 @@ struct GeneratedChoice {
   };
   std::string content, reasoning;
   std::vector<Call> calls;
-  std::vector<TokenInfo> tokens;  // where log-probabilities are asked for
-  FinishReason reason = FinishReason::kStop;
+  std::vector<api::TokenInfo> tokens;  // where log-probabilities are asked for
+  generate::FinishReason reason = generate::FinishReason::kStop;
   int stop_string = -1;
   int32_t token_count = 0;
 };
 
 struct GeneratedAnswer {
   std::string model;
-  std::vector<std::string> prompts;                   // where they are echoed
-  std::vector<std::vector<TokenInfo>> prompt_tokens;  // of each prompt, where they are scored
+  std::vector<std::string> prompts;                        // where they are echoed
+  std::vector<std::vector<api::TokenInfo>> prompt_tokens;  // of each prompt, where they are scored
   std::vector<GeneratedChoice> choices;
-  GenerateUsage usage;
-  GenerateTimes times;
+  api::GenerateUsage usage;
+  api::GenerateTimes times;
 
-  void Add(const std::vector<ReplyDelta>& deltas, GeneratedChoice* choice) const;
+  void Add(const std::vector<reply::ReplyDelta>& deltas, GeneratedChoice* choice) const;
   GeneratedChoice* At(int32_t choice);
 };
 
@@ -48,14 +48,14 @@ class TextPrinter {
   // The body of a whole answer.
   virtual std::string Whole(const GeneratedAnswer& answer) = 0;
   // Events of a streamed one, appended to *out.
-  virtual void Begin(const GenerateBegun& begun, std::string* out) = 0;
+  virtual void Begin(const api::GenerateBegun& begun, std::string* out) = 0;
   // The tokens of a prompt, which is whole.
-  virtual void Prompt(size_t prompt, const std::vector<TokenInfo>& tokens, std::string* out) {
+  virtual void Prompt(size_t prompt, const std::vector<api::TokenInfo>& tokens, std::string* out) {
     (void)prompt, (void)tokens, (void)out;
   }
-  virtual void Part(const GeneratedPart& part, std::string* out) = 0;
-  virtual void End(const ChoiceEnd& end, std::string* out) = 0;
-  virtual void Finish(const GenerateEnd& end, std::string* out) = 0;
+  virtual void Part(const api::GeneratedPart& part, std::string* out) = 0;
+  virtual void End(const api::ChoiceEnd& end, std::string* out) = 0;
+  virtual void Finish(const api::GenerateEnd& end, std::string* out) = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -8,7 +8,7 @@
 #include "routes/sampling_fields.h"
 #include "routes/token_print.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 // TGI's, where max_new_tokens is absent.
@@ -19,15 +19,16 @@ constexpr RefusedField kTgiRefused[] = {
     {"decoder_input_details", ""},
 };
 
-const char* ReasonName(FinishReason reason, int stop_string) {
-  if (reason == FinishReason::kLength || reason == FinishReason::kContext) return "length";
+const char* ReasonName(generate::FinishReason reason, int stop_string) {
+  if (reason == generate::FinishReason::kLength || reason == generate::FinishReason::kContext)
+    return "length";
   return stop_string >= 0 ? "stop_sequence" : "eos_token";
 }
 
 Status ParseParameters(const JsonObject& object, TgiCall* call) {
-  TextRequest& request = call->request;
-  SamplingRequest& sampling = request.sampling;
-  SamplingOptions& options = sampling.options;
+  api::TextRequest& request = call->request;
+  api::SamplingRequest& sampling = request.sampling;
+  sample::SamplingOptions& options = sampling.options;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kTgiRefused));
   PENSTOCK_RETURN_IF_ERROR(ParseSampling(object, &sampling));
   PENSTOCK_ASSIGN_OR_RETURN(const bool samples, object.GetBoolOr("do_sample", false));
@@ -50,19 +51,19 @@ Status ParseParameters(const JsonObject& object, TgiCall* call) {
   PENSTOCK_ASSIGN_OR_RETURN(request.echoes_prompt, object.GetBoolOr("return_full_text", false));
   PENSTOCK_ASSIGN_OR_RETURN(call->details, object.GetBoolOr("details", false));
   PENSTOCK_ASSIGN_OR_RETURN(const auto top,
-                            GetOptionalInt(object, "top_n_tokens", 0, kTopLogprobsMax));
+                            GetOptionalInt(object, "top_n_tokens", 0, sample::kTopLogprobsMax));
   options.top_logprobs = top.value_or(0);
   return Status::Ok();
 }
 
-void WriteToken(const TokenInfo& token, const std::string& text, JsonWriter* json) {
+void WriteToken(const api::TokenInfo& token, const std::string& text, JsonWriter* json) {
   json->BeginObject().Field("id", token.id).Field("text", text);
   json->Field("logprob", token.logprob).Field("special", token.special).EndObject();
 }
 
-void WriteTopToken(const TokenInfo& token, JsonWriter* json) {
+void WriteTopToken(const api::TokenInfo& token, JsonWriter* json) {
   json->BeginArray();
-  for (const TokenText& one : token.top) {
+  for (const api::TokenText& one : token.top) {
     json->BeginObject().Field("id", one.id).Field("text", TokenName(one.bytes));
     json->Field("logprob", one.logprob).Field("special", one.special).EndObject();
   }
@@ -88,13 +89,13 @@ class TgiPrinter final : public TextPrinter {
       json.Key("details");
       WriteDetails(choice.reason, choice.stop_string, choice.token_count, &json);
       json.Key("prefill").BeginArray().EndArray().Key("tokens").BeginArray();
-      for (const TokenInfo& token : choice.tokens) {
+      for (const api::TokenInfo& token : choice.tokens) {
         WriteToken(token, TokenName(token.bytes), &json);
       }
       json.EndArray();
       if (top_) {
         json.Key("top_tokens").BeginArray();
-        for (const TokenInfo& token : choice.tokens) WriteTopToken(token, &json);
+        for (const api::TokenInfo& token : choice.tokens) WriteTopToken(token, &json);
         json.EndArray();
       }
       json.EndObject();
@@ -103,33 +104,34 @@ class TgiPrinter final : public TextPrinter {
     return out;
   }
 
-  void Begin(const GenerateBegun& begun, std::string* out) override {
+  void Begin(const api::GenerateBegun& begun, std::string* out) override {
     (void)out;
     if (!begun.prompts.empty()) text_ = begun.prompts[0];
   }
 
-  void Part(const GeneratedPart& part, std::string* out) override {
+  void Part(const api::GeneratedPart& part, std::string* out) override {
     std::string text;
-    for (const ReplyDelta& delta : part.deltas) text += delta.text;
+    for (const reply::ReplyDelta& delta : part.deltas) text += delta.text;
     text_ += text;
-    last_ = part.token.value_or(TokenInfo());
+    last_ = part.token.value_or(api::TokenInfo());
     Event(last_, text, nullptr, out);
   }
 
-  void End(const ChoiceEnd& end, std::string* out) override {
+  void End(const api::ChoiceEnd& end, std::string* out) override {
     std::string text;
-    for (const ReplyDelta& delta : end.deltas) text += delta.text;
+    for (const reply::ReplyDelta& delta : end.deltas) text += delta.text;
     text_ += text;
     last_.special = text.empty();
     last_.top.clear();
     Event(last_, text, &end, out);
   }
 
-  void Finish(const GenerateEnd& end, std::string* out) override { (void)end, (void)out; }
+  void Finish(const api::GenerateEnd& end, std::string* out) override { (void)end, (void)out; }
 
  private:
   // Leaves the object open.
-  void WriteDetails(FinishReason reason, int stop_string, int32_t tokens, JsonWriter* json) const {
+  void WriteDetails(generate::FinishReason reason, int stop_string, int32_t tokens,
+                    JsonWriter* json) const {
     json->BeginObject().Field("finish_reason", ReasonName(reason, stop_string));
     json->Field("generated_tokens", tokens).Key("seed");
     if (seed_) {
@@ -139,7 +141,7 @@ class TgiPrinter final : public TextPrinter {
     }
   }
 
-  void Event(const TokenInfo& token, const std::string& text, const ChoiceEnd* end,
+  void Event(const api::TokenInfo& token, const std::string& text, const api::ChoiceEnd* end,
              std::string* out) {
     std::string data;
     JsonWriter json(&data);
@@ -158,7 +160,7 @@ class TgiPrinter final : public TextPrinter {
       json.EndObject();
     }
     json.EndObject();
-    AppendEvent("", data, out);
+    http::AppendEvent("", data, out);
   }
 
   const bool details_;
@@ -166,17 +168,17 @@ class TgiPrinter final : public TextPrinter {
   const std::optional<uint64_t> seed_;
   int64_t index_ = 0;
   std::string text_;  // so far
-  TokenInfo last_;
+  api::TokenInfo last_;
 };
 
 }  // namespace
 
 Expected<TgiCall> ParseTgiCall(const JsonObject& object, bool streams) {
   TgiCall call;
-  TextRequest& request = call.request;
+  api::TextRequest& request = call.request;
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(call.stream, object.GetBoolOr("stream", false));
-  GeneratePrompt prompt;
+  api::GeneratePrompt prompt;
   prompt.field = "inputs";
   PENSTOCK_ASSIGN_OR_RETURN(prompt.value, object.GetString("inputs"));
   request.prompts.push_back(std::move(prompt));
@@ -208,4 +210,4 @@ std::unique_ptr<TextPrinter> NewTgiPrinter(const TgiCall& call) {
   return std::make_unique<TgiPrinter>(call);
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -14,10 +14,10 @@
 #include "common/status.h"
 #include "routes/text_printer.h"
 
-namespace penstock {
+namespace penstock::routes {
 
 struct TgiCall {
-  TextRequest request;
+  api::TextRequest request;
   bool details = false;
   bool stream = false;  // of POST / alone
 };
@@ -36,4 +36,4 @@ bool AsksTgi(const JsonObject& object);
 // empty, since which one is the last is known behind it only.
 std::unique_ptr<TextPrinter> NewTgiPrinter(const TgiCall& call);
 
-}  // namespace penstock
+}  // namespace penstock::routes

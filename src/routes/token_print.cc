@@ -4,10 +4,10 @@
 
 #include "common/utf8_check.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
-void WriteOne(const TokenText& token, JsonWriter* json) {
+void WriteOne(const api::TokenText& token, JsonWriter* json) {
   json->Field("token", TokenName(token.bytes)).Field("logprob", token.logprob);
   json->Key("bytes").BeginArray();
   for (const char c : token.bytes) json->Int(static_cast<unsigned char>(c));
@@ -22,16 +22,16 @@ size_t Characters(std::string_view bytes) {
 }
 
 // The most probable tokens, and the one that was drawn; a text that two tokens share once.
-void WriteTop(const TokenInfo& token, JsonWriter* json) {
+void WriteTop(const api::TokenInfo& token, JsonWriter* json) {
   std::vector<std::string> written;
-  const auto write = [&](const TokenText& one) {
+  const auto write = [&](const api::TokenText& one) {
     std::string name = TokenName(one.bytes);
     if (std::find(written.begin(), written.end(), name) != written.end()) return;
     json->Field(name, one.logprob);
     written.push_back(std::move(name));
   };
   json->BeginObject();
-  for (const TokenText& one : token.top) write(one);
+  for (const api::TokenText& one : token.top) write(one);
   write(token);
   json->EndObject();
 }
@@ -39,10 +39,10 @@ void WriteTop(const TokenInfo& token, JsonWriter* json) {
 // Where in the prompt's text its tokens are: special ones may not be in it, the first may have a
 // space that the text has not, and normalized text is not found, so that its offsets are about
 // right.
-void WritePromptOffsets(std::span<const TokenInfo> tokens, std::string_view text,
+void WritePromptOffsets(std::span<const api::TokenInfo> tokens, std::string_view text,
                         JsonWriter* json) {
   size_t at = 0, characters = 0;
-  for (const TokenInfo& token : tokens) {
+  for (const api::TokenInfo& token : tokens) {
     json->Uint(characters);
     std::string_view bytes = token.bytes;
     const std::string_view rest = text.substr(at);
@@ -69,11 +69,11 @@ std::string TokenName(std::string_view bytes) {
   return name;
 }
 
-void WriteTokenInfo(const TokenInfo& token, JsonWriter* json) {
+void WriteTokenInfo(const api::TokenInfo& token, JsonWriter* json) {
   json->BeginObject();
   WriteOne(token, json);
   json->Key("top_logprobs").BeginArray();
-  for (const TokenText& one : token.top) {
+  for (const api::TokenText& one : token.top) {
     json->BeginObject();
     WriteOne(one, json);
     json->EndObject();
@@ -87,13 +87,14 @@ void WriteCompletionLogprobs(const CompletionLogprobs& logprobs, size_t* offset,
     return;
   }
   const auto each = [&](auto&& write) {
-    for (const TokenInfo& token : logprobs.prompt) write(token, &token == logprobs.prompt.data());
-    for (const TokenInfo& token : logprobs.tokens) write(token, false);
+    for (const api::TokenInfo& token : logprobs.prompt)
+      write(token, &token == logprobs.prompt.data());
+    for (const api::TokenInfo& token : logprobs.tokens) write(token, false);
   };
   json->BeginObject().Key("tokens").BeginArray();
-  each([&](const TokenInfo& token, bool) { json->String(TokenName(token.bytes)); });
+  each([&](const api::TokenInfo& token, bool) { json->String(TokenName(token.bytes)); });
   json->EndArray().Key("token_logprobs").BeginArray();
-  each([&](const TokenInfo& token, bool first) {
+  each([&](const api::TokenInfo& token, bool first) {
     if (first) {
       json->Null();
     } else {
@@ -101,7 +102,7 @@ void WriteCompletionLogprobs(const CompletionLogprobs& logprobs, size_t* offset,
     }
   });
   json->EndArray().Key("top_logprobs").BeginArray();
-  each([&](const TokenInfo& token, bool first) {
+  each([&](const api::TokenInfo& token, bool first) {
     if (first) {
       json->Null();
     } else {
@@ -111,11 +112,11 @@ void WriteCompletionLogprobs(const CompletionLogprobs& logprobs, size_t* offset,
   json->EndArray().Key("text_offset").BeginArray();
   WritePromptOffsets(logprobs.prompt, logprobs.prompt_text, json);
   if (!logprobs.prompt.empty()) *offset = Characters(logprobs.prompt_text);
-  for (const TokenInfo& token : logprobs.tokens) {
+  for (const api::TokenInfo& token : logprobs.tokens) {
     json->Uint(*offset);
     *offset += Characters(token.bytes);
   }
   json->EndArray().EndObject();
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -7,7 +7,7 @@
 #include "routes/fields.h"
 #include "routes/sampling_fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 constexpr RefusedField kScoreRefused[] = {
@@ -35,7 +35,7 @@ constexpr std::pair<const char*, const char*> kSides[] = {
 
 // A text, or a list of texts with at least one.
 Expected<std::vector<std::string>> TextOrTexts(const JsonObject& object, const char* name,
-                                               const ServiceOptions& limits) {
+                                               const api::ServiceOptions& limits) {
   const auto value = object.Find(name);
   if (value && !value->is_string()) return ParseStrings(object, name, limits);
   PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetString(name));
@@ -49,7 +49,7 @@ void WriteHead(std::string_view model, std::string_view id, int64_t created_unix
 }
 
 // Closes the array and the object.
-void WriteEnd(const Usage& usage, const Truncation& truncation, JsonWriter* json) {
+void WriteEnd(const encode::Usage& usage, const encode::Truncation& truncation, JsonWriter* json) {
   json->EndArray().Key("usage").BeginObject().Field("prompt_tokens", usage.prompt_tokens);
   json->Field("total_tokens", usage.prompt_tokens).Field("completion_tokens", 0);
   json->Key("prompt_tokens_details").Null().EndObject();
@@ -63,7 +63,7 @@ void BeginItem(size_t index, JsonWriter* json) {
 
 }  // namespace
 
-Expected<ScoreCall> ParseScore(const JsonObject& object, const ServiceOptions& limits) {
+Expected<ScoreCall> ParseScore(const JsonObject& object, const api::ServiceOptions& limits) {
   ScoreCall call;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kScoreRefused));
   PENSTOCK_ASSIGN_OR_RETURN(call.model, GetName(object, "model"));
@@ -86,8 +86,8 @@ Expected<ScoreCall> ParseScore(const JsonObject& object, const ServiceOptions& l
   return call;
 }
 
-RerankRequest ScoreCall::ToRerank() && {
-  RerankRequest request;
+api::RerankRequest ScoreCall::ToRerank() && {
+  api::RerankRequest request;
   request.model = std::move(model);
   request.documents = std::move(seconds);
   request.text = std::move(text);
@@ -99,8 +99,8 @@ RerankRequest ScoreCall::ToRerank() && {
   return request;
 }
 
-SimilarityRequest ScoreCall::ToSimilarity() && {
-  SimilarityRequest request;
+api::SimilarityRequest ScoreCall::ToSimilarity() && {
+  api::SimilarityRequest request;
   request.model = std::move(model);
   request.sentences = std::move(seconds);
   request.text = std::move(text);
@@ -124,9 +124,9 @@ std::string PrintScores(const Scores& scores, std::string_view id, int64_t creat
   return out;
 }
 
-Expected<PoolingCall> ParsePooling(const JsonObject& object, const ServiceOptions& limits) {
+Expected<PoolingCall> ParsePooling(const JsonObject& object, const api::ServiceOptions& limits) {
   PoolingCall call;
-  EmbedRequest& request = call.request;
+  api::EmbedRequest& request = call.request;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kPoolingRefused));
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   bool single = false;
@@ -157,11 +157,11 @@ PoolingTask PoolingTaskOf(std::string_view model_task) {
   return scores ? PoolingTask::kClassify : PoolingTask::kEmbed;
 }
 
-Expected<ClassifyRequest> ToClassify(EmbedRequest request) {
-  ClassifyRequest classify;
+Expected<api::ClassifyRequest> ToClassify(api::EmbedRequest request) {
+  api::ClassifyRequest classify;
   classify.model = std::move(request.model);
   classify.text = std::move(request.text);
-  for (Input& input : request.inputs) {
+  for (api::Input& input : request.inputs) {
     if (input.is_ids) {
       return Status::InvalidArgument("'input' must hold texts where labels are asked for", "input");
     }
@@ -170,8 +170,8 @@ Expected<ClassifyRequest> ToClassify(EmbedRequest request) {
   return classify;
 }
 
-std::string PrintPooled(const EmbedResponse& response, std::string_view id, int64_t created_unix_s,
-                        bool base64) {
+std::string PrintPooled(const api::EmbedResponse& response, std::string_view id,
+                        int64_t created_unix_s, bool base64) {
   const auto dimensions = static_cast<size_t>(response.dimensions);
   std::string out;
   JsonWriter json(&out);
@@ -192,7 +192,7 @@ std::string PrintPooled(const EmbedResponse& response, std::string_view id, int6
   return out;
 }
 
-std::string PrintPooled(const EmbedAllResponse& response, std::string_view id,
+std::string PrintPooled(const api::EmbedAllResponse& response, std::string_view id,
                         int64_t created_unix_s) {
   const auto dimensions = static_cast<size_t>(response.dimensions);
   std::string out;
@@ -211,7 +211,7 @@ std::string PrintPooled(const EmbedAllResponse& response, std::string_view id,
   return out;
 }
 
-std::string PrintPooled(const ClassifyResponse& response, std::string_view id,
+std::string PrintPooled(const api::ClassifyResponse& response, std::string_view id,
                         int64_t created_unix_s) {
   std::string out;
   JsonWriter json(&out);
@@ -240,7 +240,7 @@ Expected<VllmTokenizeCall> ParseVllmTokenize(const JsonObject& object) {
   return call;
 }
 
-std::string PrintVllmTokens(const TokenizeResponse& response, int32_t tokens_max, bool texts) {
+std::string PrintVllmTokens(const api::TokenizeResponse& response, int32_t tokens_max, bool texts) {
   const auto& tokens = response.inputs.at(0);
   std::string out;
   JsonWriter json(&out);
@@ -259,4 +259,4 @@ std::string PrintVllmTokens(const TokenizeResponse& response, int32_t tokens_max
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -5,7 +5,7 @@
 
 #include "routes/fields.h"
 
-namespace penstock {
+namespace penstock::routes {
 namespace {
 
 using testing::ElementsAre;
@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 template <auto kParse>
 auto From(std::string_view body) {
-  return kParse(RequestBody::Parse(body)->object(), ServiceOptions());
+  return kParse(RequestBody::Parse(body)->object(), api::ServiceOptions());
 }
 
 TEST(Vllm, ScoresOneTextBesideOthersUnderEachPairOfNames) {
@@ -52,12 +52,12 @@ TEST(Vllm, ScoresPairsOfTexts) {
   const auto parse = [] {
     return *From<ParseScore>(R"({"model":"m","data_1":["a","b"],"data_2":["c","d"]})");
   };
-  const RerankRequest rerank = parse().ToRerank();
+  const api::RerankRequest rerank = parse().ToRerank();
   EXPECT_EQ(rerank.model, "m");
   EXPECT_EQ(rerank.query, "");
   EXPECT_THAT(rerank.queries, ElementsAre("a", "b"));
   EXPECT_THAT(rerank.documents, ElementsAre("c", "d"));
-  const SimilarityRequest similarity = parse().ToSimilarity();
+  const api::SimilarityRequest similarity = parse().ToSimilarity();
   EXPECT_THAT(similarity.sources, ElementsAre("a", "b"));
   EXPECT_THAT(similarity.sentences, ElementsAre("c", "d"));
   const auto one = [] { return *From<ParseScore>(R"({"text_1":["a"],"text_2":["c"]})"); };
@@ -93,16 +93,16 @@ TEST(Vllm, PoolingGivesWhatTheTaskSays) {
 }
 
 TEST(Vllm, PooledDataNestAsDeepAsTheTask) {
-  const EmbedResponse vectors{"m", 2, {1, 0, 0, 1}, {}, {}};
+  const api::EmbedResponse vectors{"m", 2, {1, 0, 0, 1}, {}, {}};
   EXPECT_THAT(PrintPooled(vectors, "i", 5, false),
               HasSubstr(R"("data":[{"index":0,"object":"pooling","data":[1.0,0.0]},)"
                         R"({"index":1,"object":"pooling","data":[0.0,1.0]}])"));
   EXPECT_THAT(PrintPooled(vectors, "i", 5, true), HasSubstr(R"("data":"AACAPwAAAAA=")"));
-  const EmbedAllResponse tokens{"m", 1, {2, 1}, {1, 2, 3}, {}, {}};
+  const api::EmbedAllResponse tokens{"m", 1, {2, 1}, {1, 2, 3}, {}, {}};
   EXPECT_THAT(PrintPooled(tokens, "i", 5),
               HasSubstr(R"("data":[{"index":0,"object":"pooling","data":[[1.0],[2.0]]},)"
                         R"({"index":1,"object":"pooling","data":[[3.0]]}])"));
-  ClassifyResponse labels;
+  api::ClassifyResponse labels;
   labels.labels = {"no", "yes"};
   labels.inputs = {{{1, 0.75f}, {0, 0.25f}}};  // best first
   EXPECT_THAT(PrintPooled(labels, "i", 5), HasSubstr(R"("data":[0.25,0.75])"));
@@ -116,7 +116,7 @@ TEST(Vllm, Tokenizes) {
   ASSERT_TRUE(call.ok());
   EXPECT_TRUE(call->texts && call->request.add_special_tokens);
   EXPECT_EQ(parse(R"({"messages":[{"role":"user","content":"a"}]})").status().field(), "messages");
-  TokenizeResponse response;
+  api::TokenizeResponse response;
   response.inputs.resize(1);
   response.inputs[0].resize(2);
   response.inputs[0][0] = {5, "a", false, {}};
@@ -127,4 +127,4 @@ TEST(Vllm, Tokenizes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes

@@ -13,13 +13,14 @@
 #include "registry/registry.h"
 #include "runtime/model_options.h"
 
-namespace penstock {
+namespace penstock::runtime {
 
-class HubStore final : public ModelStore {
+class HubStore final : public api::ModelStore {
  public:
   // `options`: settings of the models that are pulled, but for those of named models, and
   // `pull_bytes_max`. `registry` must outlive it. kInvalidArgument: an option is not valid.
-  static Expected<std::unique_ptr<HubStore>> Make(Registry* registry, const ModelOptions& options);
+  static Expected<std::unique_ptr<HubStore>> Make(registry::Registry* registry,
+                                                  const ModelOptions& options);
   // Gives up the pull under way and waits for its end.
   ~HubStore() override;
   HubStore(const HubStore&) = delete;
@@ -29,16 +30,17 @@ class HubStore final : public ModelStore {
   Status Delete(const std::string& name) override;
 
  private:
-  HubStore(Registry* registry, ModelOptions options)
+  HubStore(registry::Registry* registry, ModelOptions options)
       : registry_(registry), options_(std::move(options)) {}
   Status PullNow(const std::string& asked, const std::string& reference,
                  const OnProgress& progress) const;
   // Refuses before the download what could not be served after it.
   Status CheckServable(const std::string& asked, const std::string& reference) const;
   Status Serve(const std::string& asked, const std::string& reference) const;
-  Expected<ModelSpec> SpecOf(const std::string& asked, const std::string& reference) const;
+  Expected<registry::ModelSpec> SpecOf(const std::string& asked,
+                                       const std::string& reference) const;
 
-  Registry* const registry_;
+  registry::Registry* const registry_;
   const ModelOptions options_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> pulling_{false};
@@ -46,4 +48,4 @@ class HubStore final : public ModelStore {
   std::thread thread_;  // guarded by mutex_
 };
 
-}  // namespace penstock
+}  // namespace penstock::runtime

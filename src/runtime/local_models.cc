@@ -14,7 +14,7 @@
 #include "hub/hub.h"
 #include "hub/reference.h"
 
-namespace penstock {
+namespace penstock::runtime {
 
 namespace {
 
@@ -31,24 +31,26 @@ Expected<std::string> RedisSecret(const ModelOptions& flags) {
   std::string secret = flags.redis_key.value_or("");
   if (!flags.redis_key_file.empty()) {
     if (flags.redis_key) return refuse("give either the secret or --redis-key-file");
-    auto text = ReadRegularFile(flags.redis_key_file, RemoteSeal::kSecretBytesMax + 2);
+    auto text = ReadRegularFile(flags.redis_key_file, cache::RemoteSeal::kSecretBytesMax + 2);
     if (!text.ok()) return refuse(text.status().message());
     secret = *std::move(text);
     while (secret.ends_with('\n') || secret.ends_with('\r')) secret.pop_back();
   } else if (!flags.redis_key) {
     return secret;
   }
-  if (secret.size() < RemoteSeal::kSecretBytesMin || secret.size() > RemoteSeal::kSecretBytesMax) {
+  if (secret.size() < cache::RemoteSeal::kSecretBytesMin ||
+      secret.size() > cache::RemoteSeal::kSecretBytesMax) {
     return refuse(fmt::format("the secret has {} bytes; it must have {} to {}", secret.size(),
-                              RemoteSeal::kSecretBytesMin, RemoteSeal::kSecretBytesMax));
+                              cache::RemoteSeal::kSecretBytesMin,
+                              cache::RemoteSeal::kSecretBytesMax));
   }
   return secret;
 }
 
-Status ApplyRedis(const ModelOptions& flags, ServiceOptions* limits) {
+Status ApplyRedis(const ModelOptions& flags, api::ServiceOptions* limits) {
   PENSTOCK_ASSIGN_OR_RETURN(limits->redis_secret, RedisSecret(flags));
   if (flags.redis_url.empty()) return Status::Ok();
-  auto redis = RedisUrl::Parse(flags.redis_url);
+  auto redis = cache::RedisUrl::Parse(flags.redis_url);
   if (!redis.ok()) {
     return Status::InvalidArgument("--redis-url: " + redis.status().message(), "redis-url");
   }
@@ -63,28 +65,30 @@ Status ApplyRedis(const ModelOptions& flags, ServiceOptions* limits) {
 }
 
 // A folder, a hub reference, or the path of a tokenizer.json.
-Expected<std::unique_ptr<Model>> LoadTokenizer(const ModelSpec& spec, Metrics* metrics) {
+Expected<std::unique_ptr<engine::Model>> LoadTokenizer(const registry::ModelSpec& spec,
+                                                       metrics::Metrics* metrics) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   std::string path = spec.reference;
-  if (TensorModelPath(path)) {
+  if (engine::TensorModelPath(path)) {
     return Status::Unsupported("it takes and gives tensors, and has no tokenizer", "model");
   }
   if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) {
-    ResolveOptions resolve;
+    hub::ResolveOptions resolve;
     resolve.tokenizer_only = true;
-    PENSTOCK_ASSIGN_OR_RETURN(path, ResolveModel(path, resolve));
+    PENSTOCK_ASSIGN_OR_RETURN(path, hub::ResolveModel(path, resolve));
   }
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
-                            EncoderEngine::LoadTokenizer(path, spec.options.encoder, metrics));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      std::unique_ptr<engine::Model> model,
+      engine::EncoderEngine::LoadTokenizer(path, spec.options.encoder, metrics));
   return model;
 }
 
 // Checks references without the hub, before anything is started.
-Status CheckReferences(const std::vector<ModelSpec>& specs) {
-  for (const ModelSpec& spec : specs) {
-    if (TensorModelPath(spec.reference)) continue;
-    const Status status = ModelReference::Parse(spec.reference).status();
+Status CheckReferences(const std::vector<registry::ModelSpec>& specs) {
+  for (const registry::ModelSpec& spec : specs) {
+    if (engine::TensorModelPath(spec.reference)) continue;
+    const Status status = hub::ModelReference::Parse(spec.reference).status();
     if (status.ok()) continue;
     return {status.code(), fmt::format("cannot load model '{}': {}", spec.name, status.message())};
   }
@@ -95,16 +99,16 @@ Status CheckReferences(const std::vector<ModelSpec>& specs) {
 // are read.
 Status CheckEncoders(const ModelOptions& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
-  for (const ModelSpec& spec : specs) {
-    if (TensorModelPath(spec.reference)) {
+  for (const registry::ModelSpec& spec : specs) {
+    if (engine::TensorModelPath(spec.reference)) {
       return Status::Unsupported(
           fmt::format("cannot load model '{}': it takes and gives tensors, not texts (penstock "
                       "serve takes it)",
                       spec.name),
           "model");
     }
-    const auto kind = KindOfModel(spec.reference);
-    if (!kind.ok() || *kind != ModelKind::kDecoder) continue;
+    const auto kind = families::KindOfModel(spec.reference);
+    if (!kind.ok() || *kind != families::ModelKind::kDecoder) continue;
     return Status::Unsupported(
         fmt::format("cannot load model '{}': it generates text; it gives no vectors and no scores "
                     "(penstock generate, chat and serve take it)",
@@ -115,11 +119,12 @@ Status CheckEncoders(const ModelOptions& flags) {
 }
 
 // Models that are loaded at the start, but leave when nobody uses them: their next request waits.
-void TellWhatLeaves(const std::vector<ModelSpec>& specs, const RegistryOptions& options) {
+void TellWhatLeaves(const std::vector<registry::ModelSpec>& specs,
+                    const registry::RegistryOptions& options) {
   if (!options.on_demand) return;
-  for (const ModelSpec& spec : specs) {
-    const KeepAlive kept = spec.keep_alive.value_or(options.keep_alive);
-    if (!spec.preload || spec.pinned || kept < KeepAlive(0)) continue;
+  for (const registry::ModelSpec& spec : specs) {
+    const registry::KeepAlive kept = spec.keep_alive.value_or(options.keep_alive);
+    if (!spec.preload || spec.pinned || kept < registry::KeepAlive(0)) continue;
     LogInfo(
         "model '{}' is preloaded, and leaves after {:.0f} s without a request (--keep-alive); "
         "the next request loads it again. --keep-alive -1 keeps it",
@@ -128,12 +133,12 @@ void TellWhatLeaves(const std::vector<ModelSpec>& specs, const RegistryOptions& 
 }
 
 // Registry, with its models, and service.
-Status Assemble(const ModelOptions& flags, Registry::Loader loader, LocalModels* local) {
+Status Assemble(const ModelOptions& flags, registry::Registry::Loader loader, LocalModels* local) {
   PENSTOCK_ASSIGN_OR_RETURN(auto specs, ModelSpecs(flags));
   if (loader == nullptr) PENSTOCK_RETURN_IF_ERROR(CheckReferences(specs));
-  ServiceOptions limits = flags.limits;
-  RegistryOptions options;
-  Backend* const backend = local->backend();
+  api::ServiceOptions limits = flags.limits;
+  registry::RegistryOptions options;
+  program::Backend* const backend = local->backend();
   uint64_t memory_bytes = 0;
   if (flags.on_demand) {
     PENSTOCK_ASSIGN_OR_RETURN(const MemoryPlan plan,
@@ -149,15 +154,17 @@ Status Assemble(const ModelOptions& flags, Registry::Loader loader, LocalModels*
   options.check_interval = std::chrono::seconds(flags.check_interval_s);
   TellWhatLeaves(specs, options);
   if (flags.on_demand) local->check = std::make_unique<ReferenceCheck>(specs);
-  local->registry = std::make_unique<Registry>(
-      backend == nullptr ? Devices(nullptr) : DevicesOf(local->devices, memory_bytes),
+  local->registry = std::make_unique<registry::Registry>(
+      backend == nullptr ? devices::Devices(nullptr)
+                         : devices::DevicesOf(local->devices, memory_bytes),
       &local->metrics, std::move(loader), options);
-  for (ModelSpec& spec : specs) PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
+  for (registry::ModelSpec& spec : specs)
+    PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
   if (!flags.repositories.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(local->repository, Repository::Open(local->registry.get(), flags));
   }
   PENSTOCK_RETURN_IF_ERROR(ApplyRedis(flags, &limits));
-  local->service = std::make_unique<Service>(local->registry.get(), limits, &local->metrics);
+  local->service = std::make_unique<api::Service>(local->registry.get(), limits, &local->metrics);
   if (flags.pull_by_request) {
     PENSTOCK_ASSIGN_OR_RETURN(local->store, HubStore::Make(local->registry.get(), flags));
     local->service->SetModelStore(local->store.get());
@@ -172,7 +179,7 @@ Status Assemble(const ModelOptions& flags, Registry::Loader loader, LocalModels*
 Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelOptions& given) {
   ModelOptions flags = given;
   TakeDefaultModel(&flags);
-  SetAutoPull(flags.auto_pull);
+  hub::SetAutoPull(flags.auto_pull);
   auto local = std::make_unique<LocalModels>();
   const ProcessorLimits processors = ReadProcessorLimits();
   LogInfo("{}", processors.Text());
@@ -181,7 +188,8 @@ Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelOptions& gi
             flags.threads, processors.Text());
   }
   PENSTOCK_ASSIGN_OR_RETURN(
-      local->devices, NewDevices({.threads = flags.threads, .pin = flags.pin, .isa = flags.isa}));
+      local->devices,
+      devices::NewDevices({.threads = flags.threads, .pin = flags.pin, .isa = flags.isa}));
   PENSTOCK_RETURN_IF_ERROR(Assemble(flags, nullptr, local.get()));
   return local;
 }
@@ -196,14 +204,14 @@ Expected<std::unique_ptr<LocalModels>> LocalModels::Load(const ModelOptions& fla
 Expected<std::unique_ptr<LocalModels>> LocalModels::LoadTokenizers(const ModelOptions& given) {
   ModelOptions flags = given;
   TakeDefaultModel(&flags);
-  SetAutoPull(flags.auto_pull);
+  hub::SetAutoPull(flags.auto_pull);
   auto local = std::make_unique<LocalModels>();
-  Metrics* const metrics = &local->metrics;
+  metrics::Metrics* const metrics = &local->metrics;
   PENSTOCK_RETURN_IF_ERROR(Assemble(
-      flags, [metrics](const ModelSpec& spec) { return LoadTokenizer(spec, metrics); },
+      flags, [metrics](const registry::ModelSpec& spec) { return LoadTokenizer(spec, metrics); },
       local.get()));
   PENSTOCK_RETURN_IF_ERROR(local->registry->WaitLoaded());
   return local;
 }
 
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -13,7 +13,7 @@
 #include "runtime/reference_check.h"
 #include "runtime/repository.h"
 
-namespace penstock {
+namespace penstock::runtime {
 
 // Everything that answers requests in this process. Destroyed in reverse: check, store, repository,
 // service, registry, devices.
@@ -27,15 +27,17 @@ struct LocalModels {
   static Expected<std::unique_ptr<LocalModels>> LoadTokenizers(const ModelOptions& flags);
 
   // Of the host.
-  Backend* backend() const { return devices.empty() ? nullptr : devices.front().backend.get(); }
+  program::Backend* backend() const {
+    return devices.empty() ? nullptr : devices.front().backend.get();
+  }
 
-  Metrics metrics;
-  std::vector<MadeDevice> devices;  // the host first; empty: tokenizers alone
-  std::unique_ptr<Registry> registry;
-  std::unique_ptr<Service> service;
+  metrics::Metrics metrics;
+  std::vector<devices::MadeDevice> devices;  // the host first; empty: tokenizers alone
+  std::unique_ptr<registry::Registry> registry;
+  std::unique_ptr<api::Service> service;
   std::unique_ptr<Repository> repository;  // null: none is served
   std::unique_ptr<HubStore> store;         // null: clients may not pull
   std::unique_ptr<ReferenceCheck> check;   // null: all models are loaded at the start
 };
 
-}  // namespace penstock
+}  // namespace penstock::runtime

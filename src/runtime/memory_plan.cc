@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::runtime {
 namespace {
 
 // The program itself: code, threads, connections.
@@ -19,7 +19,7 @@ int64_t Cut(int64_t asked, uint64_t most) { return std::min(asked, static_cast<i
 }  // namespace
 
 Expected<MemoryPlan> MemoryPlan::Make(const MemoryLimit& limit, uint64_t available,
-                                      const ServiceOptions& options) {
+                                      const api::ServiceOptions& options) {
   MemoryPlan plan;
   plan.total = limit.bytes > 0
                    ? limit.bytes
@@ -53,4 +53,4 @@ std::string MemoryPlan::Text() const {
       mb(kProgramBytes));
 }
 
-}  // namespace penstock
+}  // namespace penstock::runtime

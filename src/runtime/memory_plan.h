@@ -7,7 +7,7 @@
 #include "api/service.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::runtime {
 
 // Of --memory; bytes are taken if they are not 0.
 struct MemoryLimit {
@@ -26,8 +26,8 @@ struct MemoryPlan {
 
   // kInvalidArgument, field memory: too little for anything.
   static Expected<MemoryPlan> Make(const MemoryLimit& limit, uint64_t available,
-                                   const ServiceOptions& options);
+                                   const api::ServiceOptions& options);
   std::string Text() const;
 };
 
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -17,11 +17,11 @@
 #include "runtime/per_model.h"
 #include "runtime/sampling_settings.h"
 
-namespace penstock {
+namespace penstock::runtime {
 
 void TakeDefaultModel(ModelOptions* flags) {
   if (!flags->models.empty() || !flags->repositories.empty()) return;
-  const DefaultModel found = FindDefaultModel();
+  const hub::DefaultModel found = hub::FindDefaultModel();
   flags->models = {found.reference};
   flags->default_name = found.name;
   // At every level: a user who named no model must see which one is taken.
@@ -58,8 +58,9 @@ std::string NameOfReference(const std::string& reference) {
   if (reference.ends_with(".gguf") && fs::is_regular_file(reference, ignored)) {
     return fs::path(reference).stem().string();
   }
-  if (IsBuiltinModel(reference)) return BuiltinModelName(reference);
-  if (const auto tensors = TensorModelPath(reference); tensors && !fs::is_directory(*tensors)) {
+  if (engine::IsBuiltinModel(reference)) return engine::BuiltinModelName(reference);
+  if (const auto tensors = engine::TensorModelPath(reference);
+      tensors && !fs::is_directory(*tensors)) {
     const fs::path file = WrittenPath(*tensors);
     const std::string stem = file.stem().string();
     // What a folder's model is called (openvino/model_files.h) says nothing.
@@ -70,7 +71,7 @@ std::string NameOfReference(const std::string& reference) {
     return !cached.empty() ? cached : !folder.empty() ? folder : stem;
   }
   if (!fs::is_directory(reference, ignored)) {
-    const auto hub = ModelReference::ParseHub(reference);
+    const auto hub = hub::ModelReference::ParseHub(reference);
     return hub.ok() ? hub->Short() : reference.substr(0, reference.rfind('@'));
   }
   const fs::path path = WrittenPath(reference);
@@ -83,7 +84,7 @@ ModelNames SplitModel(const std::string& model) {
   std::error_code ignored;
   const bool address = model.starts_with("https://") || model.starts_with("http://");
   if (equals == std::string::npos || address || model.find_first_of("/.~") == 0 ||
-      IsBuiltinModel(model) || std::filesystem::exists(model, ignored)) {
+      engine::IsBuiltinModel(model) || std::filesystem::exists(model, ignored)) {
     return {{}, model};
   }
   return {SplitList(model.substr(0, equals)), model.substr(equals + 1)};
@@ -114,7 +115,7 @@ Status CheckCutNames(const std::vector<std::string>& models) {
 struct ModelSetting {
   const char* flag;
   const std::vector<std::string>& given;
-  Status (*set)(const std::string& value, ModelSpec* spec);
+  Status (*set)(const std::string& value, registry::ModelSpec* spec);
 };
 
 // The path of a model on this machine, however it was written; else the reference.
@@ -127,44 +128,45 @@ std::string PlaceOf(const std::string& reference) {
 std::vector<ModelSetting> SettingsOf(const ModelOptions& flags) {
   std::vector<ModelSetting> settings = {
       {"task", flags.tasks,
-       [](const std::string& value, ModelSpec* spec) -> Status {
-         PENSTOCK_ASSIGN_OR_RETURN(spec->purpose, ParseModelPurpose(value));
+       [](const std::string& value, registry::ModelSpec* spec) -> Status {
+         PENSTOCK_ASSIGN_OR_RETURN(spec->purpose, engine::ParseModelPurpose(value));
          return Status::Ok();
        }},
       {"device", flags.devices,
-       [](const std::string& value, ModelSpec* spec) -> Status {
-         PENSTOCK_ASSIGN_OR_RETURN(spec->device, ParseDevice(value));
+       [](const std::string& value, registry::ModelSpec* spec) -> Status {
+         PENSTOCK_ASSIGN_OR_RETURN(spec->device, devices::ParseDevice(value));
          return Status::Ok();
        }},
       {"context", flags.contexts,
-       [](const std::string& value, ModelSpec* spec) -> Status {
+       [](const std::string& value, registry::ModelSpec* spec) -> Status {
          PENSTOCK_ASSIGN_OR_RETURN(spec->options.decoder.model.context, ParseContext(value));
          return Status::Ok();
        }},
       {"chat-template", flags.chat_templates,
-       [](const std::string& value, ModelSpec* spec) {
+       [](const std::string& value, registry::ModelSpec* spec) {
          spec->options.decoder.chat_template = value;
          return Status::Ok();
        }},
       {"max-batch-size", flags.max_batch_sizes,
-       [](const std::string& value, ModelSpec* spec) -> Status {
+       [](const std::string& value, registry::ModelSpec* spec) -> Status {
          PENSTOCK_ASSIGN_OR_RETURN(spec->options.tensors.max_batch_size, ParseMaxBatchSize(value));
          return Status::Ok();
        }},
       {"pooling", flags.poolings,
-       [](const std::string& value, ModelSpec* spec) -> Status {
-         PENSTOCK_ASSIGN_OR_RETURN(spec->options.encoder.pooling, ParsePoolingMode(value));
+       [](const std::string& value, registry::ModelSpec* spec) -> Status {
+         PENSTOCK_ASSIGN_OR_RETURN(spec->options.encoder.pooling, engine::ParsePoolingMode(value));
          return Status::Ok();
        }},
       {"dtype", flags.dtypes,
-       [](const std::string& value, ModelSpec* spec) -> Status {
-         PENSTOCK_ASSIGN_OR_RETURN(spec->options.encoder.dtype, ParseDType(value));
+       [](const std::string& value, registry::ModelSpec* spec) -> Status {
+         PENSTOCK_ASSIGN_OR_RETURN(spec->options.encoder.dtype, engine::ParseDType(value));
          spec->options.decoder.model.dtype = spec->options.encoder.dtype;
          return Status::Ok();
        }},
       {"int8-keep", flags.int8_keep,
-       [](const std::string& value, ModelSpec* spec) -> Status {
-         PENSTOCK_ASSIGN_OR_RETURN(spec->options.encoder.int8_keep, ParseTypeOverrides(value));
+       [](const std::string& value, registry::ModelSpec* spec) -> Status {
+         PENSTOCK_ASSIGN_OR_RETURN(spec->options.encoder.int8_keep,
+                                   models::ParseTypeOverrides(value));
          return Status::Ok();
        }},
   };
@@ -177,9 +179,9 @@ std::vector<ModelSetting> SettingsOf(const ModelOptions& flags) {
 // --pooling, --dtype and the like, once the names are settled. Returns a key for each model: equal
 // ones have the same reference and the same settings.
 Expected<std::vector<std::string>> ApplyPerModel(const ModelOptions& flags,
-                                                 std::vector<ModelSpec>* specs) {
+                                                 std::vector<registry::ModelSpec>* specs) {
   std::vector<std::string> keys;
-  for (const ModelSpec& spec : *specs) keys.push_back(PlaceOf(spec.reference));
+  for (const registry::ModelSpec& spec : *specs) keys.push_back(PlaceOf(spec.reference));
   for (const ModelSetting& setting : SettingsOf(flags)) {
     PENSTOCK_ASSIGN_OR_RETURN(const auto values, PerModel::Parse(setting.flag, setting.given));
     PENSTOCK_RETURN_IF_ERROR(values.CheckNames(*specs));
@@ -197,11 +199,11 @@ Expected<std::vector<std::string>> ApplyPerModel(const ModelOptions& flags,
 }
 
 // A model that is there under other names already lends it its own: it is loaded once.
-void MergeEqual(const std::vector<std::string>& keys, std::vector<ModelSpec>* specs) {
-  std::vector<ModelSpec> merged;
+void MergeEqual(const std::vector<std::string>& keys, std::vector<registry::ModelSpec>* specs) {
+  std::vector<registry::ModelSpec> merged;
   std::vector<std::string> known;
   for (size_t i = 0; i < specs->size(); ++i) {
-    ModelSpec& spec = (*specs)[i];
+    registry::ModelSpec& spec = (*specs)[i];
     const auto found = std::find(known.begin(), known.end(), keys[i]);
     // The same name again is a mistake, which the registry names.
     if (found == known.end() || merged[found - known.begin()].name == spec.name) {
@@ -219,12 +221,13 @@ void MergeEqual(const std::vector<std::string>& keys, std::vector<ModelSpec>* sp
 // Sets what `set` sets for each of the models that `names` names.
 template <typename Set>
 Status ForNamed(const std::string& flag, const std::vector<std::string>& names,
-                std::vector<ModelSpec>* specs, Set set) {
+                std::vector<registry::ModelSpec>* specs, Set set) {
   for (const std::string& name : names) {
-    const auto found = std::find_if(specs->begin(), specs->end(), [&](const ModelSpec& spec) {
-      return spec.name == name ||
-             std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end();
-    });
+    const auto found =
+        std::find_if(specs->begin(), specs->end(), [&](const registry::ModelSpec& spec) {
+          return spec.name == name ||
+                 std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end();
+        });
     if (found == specs->end()) {
       return Status::InvalidArgument(fmt::format("--{}: no model is served as '{}'", flag, name),
                                      flag);
@@ -235,10 +238,10 @@ Status ForNamed(const std::string& flag, const std::vector<std::string>& names,
 }
 
 // When models come and go.
-Status ApplyLifecycle(const ModelOptions& flags, std::vector<ModelSpec>* specs) {
+Status ApplyLifecycle(const ModelOptions& flags, std::vector<registry::ModelSpec>* specs) {
   PENSTOCK_ASSIGN_OR_RETURN(const PerModel keeps, PerModel::Parse("keep-alive", flags.keep_alives));
   PENSTOCK_RETURN_IF_ERROR(keeps.CheckNames(*specs));
-  for (ModelSpec& spec : *specs) {
+  for (registry::ModelSpec& spec : *specs) {
     spec.preload = flags.preload;
     PENSTOCK_ASSIGN_OR_RETURN(const std::string keep, keeps.Of(spec));
     if (keep.empty()) continue;
@@ -249,9 +252,9 @@ Status ApplyLifecycle(const ModelOptions& flags, std::vector<ModelSpec>* specs) 
     spec.keep_alive = *duration;
   }
   PENSTOCK_RETURN_IF_ERROR(ForNamed("preload-model", flags.preload_models, specs,
-                                    [](ModelSpec* spec) { spec->preload = true; }));
+                                    [](registry::ModelSpec* spec) { spec->preload = true; }));
   return ForNamed("pin-model", flags.pin_models, specs,
-                  [](ModelSpec* spec) { spec->pinned = true; });
+                  [](registry::ModelSpec* spec) { spec->pinned = true; });
 }
 
 }  // namespace
@@ -279,11 +282,11 @@ Expected<int32_t> ParseContext(const std::string& tokens) {
       "context");
 }
 
-Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags) {
+Expected<std::vector<registry::ModelSpec>> ModelSpecs(const ModelOptions& flags) {
   PENSTOCK_RETURN_IF_ERROR(CheckCutNames(flags.models));
-  std::vector<ModelSpec> specs;
+  std::vector<registry::ModelSpec> specs;
   for (const std::string& model : flags.models) {
-    ModelSpec spec;
+    registry::ModelSpec spec;
     ModelNames split = SplitModel(model);
     spec.reference = std::move(split.reference);
     if (split.names.empty()) split.names = {NameOfReference(spec.reference)};
@@ -309,7 +312,7 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags) {
     spec.options.decoder.scheduler.max_queued_rows = flags.scheduler.max_queued_rows;
     spec.options.decoder.scheduler.idle_release_s = flags.scheduler.idle_release_s;
     spec.options.encoder.check =
-        spec.options.decoder.check = {flags.check_models, CheckRecords::DefaultFolder()};
+        spec.options.decoder.check = {flags.check_models, checks::CheckRecords::DefaultFolder()};
     specs.push_back(std::move(spec));
   }
   const auto& names = flags.served_names;
@@ -331,9 +334,9 @@ Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags) {
   return specs;
 }
 
-Expected<DeviceOptions> DeviceAsked(const ModelOptions& flags) {
+Expected<devices::DeviceOptions> DeviceAsked(const ModelOptions& flags) {
   PENSTOCK_ASSIGN_OR_RETURN(const auto specs, ModelSpecs(flags));
-  DeviceOptions options{.threads = flags.threads, .pin = flags.pin, .isa = flags.isa};
+  devices::DeviceOptions options{.threads = flags.threads, .pin = flags.pin, .isa = flags.isa};
   if (!specs.empty() && !specs.front().device.empty()) options.device = specs.front().device;
   return options;
 }
@@ -343,7 +346,7 @@ namespace {
 // Leaves the value for all models.
 Status KeepForAll(const std::string& flag, std::vector<std::string>* values) {
   PENSTOCK_ASSIGN_OR_RETURN(const PerModel read, PerModel::Parse(flag, *values));
-  PENSTOCK_ASSIGN_OR_RETURN(std::string value, read.Of(ModelSpec()));
+  PENSTOCK_ASSIGN_OR_RETURN(std::string value, read.Of(registry::ModelSpec()));
   values->clear();
   if (!value.empty()) values->push_back(std::move(value));
   return Status::Ok();
@@ -370,4 +373,4 @@ Expected<ModelOptions> ForAnyModel(ModelOptions options) {
   return options;
 }
 
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -11,7 +11,7 @@
 #include "registry/registry.h"
 #include "runtime/memory_plan.h"
 
-namespace penstock {
+namespace penstock::runtime {
 
 struct ModelOptions;
 // Sets in `options`, of one model, what the model.toml at `path` says (runtime/repository.h).
@@ -35,18 +35,19 @@ struct ModelOptions {
   std::vector<std::string> int8_keep;          // --int8-keep, [NAME=]PARTS
   std::vector<std::string> poolings;           // --pooling, [NAME=]MODE
   std::vector<std::string> tasks;              // --task, [NAME=]TASK
-  EncoderSchedulerOptions scheduler = {
-      .max_batch_tokens = EncoderSchedulerOptions::kAutoBatchTokens, .idle_release_s = 60};
+  sched::EncoderSchedulerOptions scheduler = {
+      .max_batch_tokens = sched::EncoderSchedulerOptions::kAutoBatchTokens, .idle_release_s = 60};
   int32_t replicas = 1;
-  TensorSchedulerOptions tensors;            // of tensor models; linger and idle release as above
+  sched::TensorSchedulerOptions tensors;     // of tensor models; linger and idle release as above
   std::vector<std::string> max_batch_sizes;  // --max-batch-size, [NAME=]ROWS
-  TextModelOptions text;                     // of decoders; `dtype` is that of --dtype
+  generate::TextModelOptions text;           // of decoders; `dtype` is that of --dtype
   std::vector<std::string> contexts;         // --context, [NAME=]TOKENS
   std::vector<std::string> chat_templates;   // --chat-template, [NAME=]FILE or the name of one
   // --temperature and so on, [NAME=]NUMBER (runtime/sampling_settings.h)
   std::vector<std::string> temperatures, top_ks, top_ps, min_ps, repetition_penalties;
   std::vector<std::string> max_tokens_defaults;
-  DecodeSchedulerOptions decode;  // the same; bounds of waiting work are those of `scheduler`
+  generate::DecodeSchedulerOptions
+      decode;  // the same; bounds of waiting work are those of `scheduler`
   // Models come and go by requests; else all are loaded at once and stay.
   bool on_demand = false;
   std::vector<std::string> keep_alives;     // --keep-alive, [NAME=]DURATION
@@ -61,7 +62,7 @@ struct ModelOptions {
   std::string redis_url;
   std::optional<std::string> redis_key;
   std::string redis_key_file;
-  ServiceOptions limits;
+  api::ServiceOptions limits;
 };
 
 // The name a model is served under when none is given: a hub reference without its revision
@@ -90,12 +91,12 @@ Expected<int32_t> ParseContext(const std::string& tokens);
 
 // Registry specs of the --model and --served-model-name flags. Models of one reference whose
 // settings are equal are one model with several names.
-Expected<std::vector<ModelSpec>> ModelSpecs(const ModelOptions& flags);
+Expected<std::vector<registry::ModelSpec>> ModelSpecs(const ModelOptions& flags);
 
 // How the backend is made where there is one model, that of --model or the default one.
-Expected<DeviceOptions> DeviceAsked(const ModelOptions& flags);
+Expected<devices::DeviceOptions> DeviceAsked(const ModelOptions& flags);
 
 // The options for models that are not of --model: without the settings of named ones.
 Expected<ModelOptions> ForAnyModel(ModelOptions options);
 
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::runtime {
 namespace {
 
-bool Has(const ModelSpec& model, const std::string& name) {
+bool Has(const registry::ModelSpec& model, const std::string& name) {
   return model.name == name ||
          std::find(model.aliases.begin(), model.aliases.end(), name) != model.aliases.end();
 }
@@ -52,7 +52,7 @@ std::vector<std::string> PerModel::Values() const {
   return values;
 }
 
-Expected<std::string> PerModel::Of(const ModelSpec& model) const {
+Expected<std::string> PerModel::Of(const registry::ModelSpec& model) const {
   std::string for_all;
   const std::pair<std::string, std::string>* own = nullptr;
   for (const auto& known : values_) {
@@ -71,15 +71,17 @@ Expected<std::string> PerModel::Of(const ModelSpec& model) const {
   return own == nullptr ? for_all : own->second;
 }
 
-Status PerModel::CheckNames(const std::vector<ModelSpec>& models) const {
+Status PerModel::CheckNames(const std::vector<registry::ModelSpec>& models) const {
   for (const auto& entry : values_) {
     const std::string& name = entry.first;
-    if (name.empty() || std::any_of(models.begin(), models.end(),
-                                    [&](const ModelSpec& model) { return Has(model, name); })) {
+    if (name.empty() ||
+        std::any_of(models.begin(), models.end(),
+                    [&](const registry::ModelSpec& model) { return Has(model, name); })) {
       continue;
     }
     std::string served;
-    for (const ModelSpec& model : models) served += (served.empty() ? "" : ", ") + model.name;
+    for (const registry::ModelSpec& model : models)
+      served += (served.empty() ? "" : ", ") + model.name;
     return Status::InvalidArgument(
         fmt::format("--{} names '{}', which is not served; served: {}", flag_, name, served),
         flag_);
@@ -87,4 +89,4 @@ Status PerModel::CheckNames(const std::vector<ModelSpec>& models) const {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::runtime

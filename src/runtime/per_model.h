@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::runtime {
 
 class PerModel {
  public:
@@ -22,13 +22,13 @@ class PerModel {
   // Values as given, without names.
   std::vector<std::string> Values() const;
   // Of that model, by its name or an alias; "" = none. kInvalidArgument: two of its names have one.
-  Expected<std::string> Of(const ModelSpec& model) const;
+  Expected<std::string> Of(const registry::ModelSpec& model) const;
   // kInvalidArgument: a name that no model has.
-  Status CheckNames(const std::vector<ModelSpec>& models) const;
+  Status CheckNames(const std::vector<registry::ModelSpec>& models) const;
 
  private:
   std::string flag_;
   std::vector<std::pair<std::string, std::string>> values_;  // name ("" = all) and value
 };
 
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -7,23 +7,23 @@
 #include "hub/hub.h"
 #include "hub/reference.h"
 
-namespace penstock {
+namespace penstock::runtime {
 namespace {
 
 bool IsAway(const std::string& reference) {
-  if (TensorModelPath(reference)) return false;
-  const auto parsed = ModelReference::Parse(reference);
+  if (engine::TensorModelPath(reference)) return false;
+  const auto parsed = hub::ModelReference::Parse(reference);
   if (!parsed.ok() || parsed->local()) return false;
-  ResolveOptions options;
+  hub::ResolveOptions options;
   options.offline = true;
-  return !ResolveModel(reference, options).ok();
+  return !hub::ResolveModel(reference, options).ok();
 }
 
 }  // namespace
 
-ReferenceCheck::ReferenceCheck(const std::vector<ModelSpec>& specs) {
+ReferenceCheck::ReferenceCheck(const std::vector<registry::ModelSpec>& specs) {
   std::vector<Wanted> wanted;
-  for (const ModelSpec& spec : specs) {
+  for (const registry::ModelSpec& spec : specs) {
     if (!spec.preload && IsAway(spec.reference)) wanted.push_back({spec.name, spec.reference});
   }
   if (wanted.empty()) return;
@@ -44,11 +44,11 @@ ReferenceCheck::~ReferenceCheck() {
 }
 
 void ReferenceCheck::Ask(const Wanted& wanted) const {
-  const auto reference = ModelReference::Parse(wanted.reference);
+  const auto reference = hub::ModelReference::Parse(wanted.reference);
   if (!reference.ok() || reference->local()) return;
-  ResolveOptions options;
+  hub::ResolveOptions options;
   options.http.cancelled = [this] { return stopping_.load(); };
-  const Status found = DescribeReference(*reference, options).status();
+  const Status found = hub::DescribeReference(*reference, options).status();
   const bool told = found.ok() || stopping_ || found.code() == StatusCode::kUnavailable ||
                     found.code() == StatusCode::kCancelled;
   if (told) return;
@@ -56,4 +56,4 @@ void ReferenceCheck::Ask(const Wanted& wanted) const {
           found.message());
 }
 
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -10,13 +10,13 @@
 
 #include "registry/registry.h"
 
-namespace penstock {
+namespace penstock::runtime {
 
 class ReferenceCheck {
  public:
   // Asks for those of `specs` that are references of the hub and not here, one after the other, and
   // warns of what the hub does not have or give. Where the hub does not answer, nothing is said.
-  explicit ReferenceCheck(const std::vector<ModelSpec>& specs);
+  explicit ReferenceCheck(const std::vector<registry::ModelSpec>& specs);
   // Gives up what is under way.
   ~ReferenceCheck();
   ReferenceCheck(const ReferenceCheck&) = delete;
@@ -33,4 +33,4 @@ class ReferenceCheck {
   std::thread thread_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -11,7 +11,7 @@
 #include "runtime/per_model.h"
 #include "runtime/tensor_settings.h"
 
-namespace penstock {
+namespace penstock::runtime {
 namespace {
 
 constexpr std::chrono::milliseconds kStopCheck{50};
@@ -20,10 +20,10 @@ constexpr int kMissingMax = 2;
 
 }  // namespace
 
-Repository::Repository(Registry* registry, ModelOptions options)
+Repository::Repository(registry::Registry* registry, ModelOptions options)
     : registry_(registry), options_(std::move(options)) {}
 
-Expected<std::unique_ptr<Repository>> Repository::Open(Registry* registry,
+Expected<std::unique_ptr<Repository>> Repository::Open(registry::Registry* registry,
                                                        const ModelOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(ModelOptions for_any, ForAnyModel(options));
   std::unique_ptr<Repository> made(new Repository(registry, std::move(for_any)));
@@ -110,7 +110,7 @@ void Repository::Drop(const std::set<std::string>& there) {
 
 // Where the registry stepped back to an older version, those above it have failed.
 void Repository::FollowRegistry(const std::string& name, Known* known) const {
-  for (const Registry::Entry& entry : registry_->List()) {
+  for (const registry::Registry::Entry& entry : registry_->List()) {
     if (entry.name != name || entry.version >= known->served.number) continue;
     const std::string why = entry.refused ? entry.refused->error : "it could not be loaded";
     for (const auto& [number, files] : known->seen) {
@@ -185,7 +185,8 @@ Expected<Repository::Taken> Repository::Take(const Found& found, const Repositor
     }
     Tell(fmt::format("model '{}': version {} has to wait: {}", model.name, version.number,
                      replaced.message()));
-    registry_->SetRefusedVersion(model.name, RefusedVersion{version.number, replaced.message()});
+    registry_->SetRefusedVersion(model.name,
+                                 registry::RefusedVersion{version.number, replaced.message()});
     known->reported = version.number;
     return Taken::kLater;
   } else {
@@ -197,8 +198,9 @@ Expected<Repository::Taken> Repository::Take(const Found& found, const Repositor
   return Taken::kYes;
 }
 
-Expected<ModelSpec> Repository::SpecOf(const Found& found, const RepositoryVersion& version,
-                                       const Known& known) const {
+Expected<registry::ModelSpec> Repository::SpecOf(const Found& found,
+                                                 const RepositoryVersion& version,
+                                                 const Known& known) const {
   const RepositoryModel& model = found.model;
   const auto reference = [&](const std::string& path) {
     return found.config ? TensorModelReference(*found.config, path) : path;
@@ -213,7 +215,7 @@ Expected<ModelSpec> Repository::SpecOf(const Found& found, const RepositoryVersi
   if (!specs.ok()) {
     return model.settings.empty() ? specs.status() : specs.status().Annotate(model.settings);
   }
-  ModelSpec& spec = specs->front();
+  registry::ModelSpec& spec = specs->front();
   spec.version = version.number;
   if (found.config) ApplyTensorSettings(*found.config, &spec);
   for (const RepositoryVersion& older : model.versions) {
@@ -225,7 +227,7 @@ Expected<ModelSpec> Repository::SpecOf(const Found& found, const RepositoryVersi
 }
 
 // Waits for the load, but not when this is being destroyed.
-Status Repository::Replace(ModelSpec spec) {
+Status Repository::Replace(registry::ModelSpec spec) {
   const auto outcome = registry_->Replace(std::move(spec));
   while (outcome.wait_for(kStopCheck) != std::future_status::ready) {
     const std::lock_guard lock(mutex_);
@@ -245,7 +247,8 @@ void Repository::Report(const std::string& name, Known* known) {
   if (waits || (!failed && known->reported == 0)) return;
   known->reported = failed ? last->first : 0;
   registry_->SetRefusedVersion(
-      name, failed ? std::optional(RefusedVersion{last->first, last->second.why}) : std::nullopt);
+      name, failed ? std::optional(registry::RefusedVersion{last->first, last->second.why})
+                   : std::nullopt);
 }
 
 // Once, as long as poll after poll has it to say.
@@ -254,4 +257,4 @@ void Repository::Tell(const std::string& what) {
   if (!told_.contains(what)) LogWarn("{}", what);
 }
 
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -25,14 +25,14 @@
 #include "runtime/model_options.h"
 #include "runtime/repository_scan.h"
 
-namespace penstock {
+namespace penstock::runtime {
 
 class Repository {
  public:
   // Adds the models that are there to `registry`, which must outlive this; before its StartLoading.
   // `options`: `repositories` and, for their models, all settings that are not of a named model.
   // kInvalidArgument: a folder cannot be read, or a name is taken.
-  static Expected<std::unique_ptr<Repository>> Open(Registry* registry,
+  static Expected<std::unique_ptr<Repository>> Open(registry::Registry* registry,
                                                     const ModelOptions& options);
   // Ends the thread; waits for no load.
   ~Repository();
@@ -61,28 +61,28 @@ class Repository {
   };
   enum class Taken { kYes, kFailed, kLater };
 
-  Repository(Registry* registry, ModelOptions options);
+  Repository(registry::Registry* registry, ModelOptions options);
   // `first`: when the server starts, where a name that is taken is an error and nothing is waited
   // for.
   Status Look(bool first);
   Status LookAt(const std::string& folder, bool first, std::set<std::string>* there);
   struct Found {  // in a folder
     RepositoryModel model;
-    std::optional<TensorModelConfig> config;
+    std::optional<kserve::TensorModelConfig> config;
   };
   Status Update(const Found& found, bool first, Known* known);
   void FollowRegistry(const std::string& name, Known* known) const;
   Expected<Taken> Take(const Found& found, const RepositoryVersion& version, bool first,
                        Known* known);
-  Expected<ModelSpec> SpecOf(const Found& found, const RepositoryVersion& version,
-                             const Known& known) const;
-  Status Replace(ModelSpec spec);
+  Expected<registry::ModelSpec> SpecOf(const Found& found, const RepositoryVersion& version,
+                                       const Known& known) const;
+  Status Replace(registry::ModelSpec spec);
   void Report(const std::string& name, Known* known);
   void Drop(const std::set<std::string>& there);
   void Tell(const std::string& what);
   void Run();
 
-  Registry* const registry_;
+  registry::Registry* const registry_;
   const ModelOptions options_;
   std::map<std::string, Known> known_;
   std::set<std::string> told_, telling_;  // in the last poll, and in this one
@@ -93,4 +93,4 @@ class Repository {
   std::thread thread_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -9,7 +9,7 @@
 #include "common/printable.h"
 #include "common/seeded_hash.h"
 
-namespace penstock {
+namespace penstock::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -209,4 +209,4 @@ Expected<RepositoryContents> ScanRepository(const std::string& folder) {
   return Scanner(root).Scan();
 }
 
-}  // namespace penstock
+}  // namespace penstock::runtime

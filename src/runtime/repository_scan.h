@@ -19,7 +19,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::runtime {
 
 struct RepositoryVersion {
   int64_t number = 0;  // 1 or more
@@ -54,4 +54,4 @@ struct RepositoryLimits {
 // entries.
 Expected<RepositoryContents> ScanRepository(const std::string& folder);
 
-}  // namespace penstock
+}  // namespace penstock::runtime

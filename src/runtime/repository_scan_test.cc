@@ -9,7 +9,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -208,4 +208,4 @@ TEST_F(RepositoryScanTest, AFolderThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::runtime

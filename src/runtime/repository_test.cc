@@ -11,7 +11,7 @@
 #include "common/temp_folder_test_util.h"
 #include "engine/fake_engine.h"
 
-namespace penstock {
+namespace penstock::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,25 +52,25 @@ class RepositoryTest : public testing::Test {
     Write(fs::path(model) / std::to_string(number) / "config.json", text);
   }
   Status Open() {
-    RegistryOptions registry;
+    registry::RegistryOptions registry;
     registry.on_demand = true;
-    registry_ = std::make_unique<Registry>(
+    registry_ = std::make_unique<registry::Registry>(
         nullptr, &metrics_,
-        [this](const ModelSpec& spec) -> Expected<std::unique_ptr<Model>> {
+        [this](const registry::ModelSpec& spec) -> Expected<std::unique_ptr<engine::Model>> {
           ++loads_;
           std::string text;
           std::ifstream(fs::path(spec.reference) / "config.json") >> text;
           if (text.empty() || text == "broken") return Status::InvalidArgument("it is torn");
           if (text == "short") return Status(StatusCode::kUnavailable, "memory is short");
-          EncoderEngineOptions options = spec.options.encoder;
+          engine::EncoderEngineOptions options = spec.options.encoder;
           options.revision = text;
           options.scheduler.max_batch_tokens = 1024;
-          return std::unique_ptr<Model>(std::make_unique<EncoderEngine>(
-              FakeParts(ModelTask::kEmbedding), options, &metrics_));
+          return std::unique_ptr<engine::Model>(std::make_unique<engine::EncoderEngine>(
+              engine::FakeParts(families::ModelTask::kEmbedding), options, &metrics_));
         },
         registry);
     for (const std::string& name : named_) {
-      ModelSpec spec;
+      registry::ModelSpec spec;
       spec.name = name;
       spec.reference = "/elsewhere";
       EXPECT_TRUE(registry_->Add(std::move(spec)).ok());
@@ -85,7 +85,7 @@ class RepositoryTest : public testing::Test {
     for (int i = 0; i < times; ++i) repository_->Poll();
   }
   std::string Found(const std::string& name = "a") const {
-    const auto found = registry_->Find<EncoderEngine>(name);
+    const auto found = registry_->Find<engine::EncoderEngine>(name);
     return found.ok() ? (*found)->revision() : "";
   }
   // "3: why", or "".
@@ -96,11 +96,11 @@ class RepositoryTest : public testing::Test {
 
   const TempFolder temp_;
   const fs::path base_ = temp_.path(), root_ = base_ / "models";
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   ModelOptions options_;
   std::vector<std::string> named_;
   int loads_ = 0;
-  std::unique_ptr<Registry> registry_;
+  std::unique_ptr<registry::Registry> registry_;
   std::unique_ptr<Repository> repository_;
 };
 
@@ -243,12 +243,12 @@ TEST_F(RepositoryTest, ModelsComeAndGo) {
   Poll();
   ASSERT_TRUE(registry_->Load("b").get().ok());
   EXPECT_EQ(Found("b"), "seven");
-  const auto lease = registry_->Find<EncoderEngine>("a");
+  const auto lease = registry_->Find<engine::EncoderEngine>("a");
   fs::rename(root_ / "a", base_ / "a");
   Poll();
   EXPECT_EQ(Found(), "one");
   Poll();
-  EXPECT_EQ(registry_->Find<EncoderEngine>("a").code(), StatusCode::kNotFound);
+  EXPECT_EQ(registry_->Find<engine::EncoderEngine>("a").code(), StatusCode::kNotFound);
   EXPECT_EQ((*lease)->revision(), "one");
   fs::rename(base_ / "a", root_ / "a");
   Poll(2);
@@ -290,7 +290,7 @@ TEST_F(RepositoryTest, SettingsOfNamedModelsAreNotOfThese) {
   options_.pin_models = {"other"};
   options_.preload_models = {"other"};
   ASSERT_TRUE(Open().ok());
-  EXPECT_EQ(registry_->List().at(0).keep_alive, KeepAlive(90000));
+  EXPECT_EQ(registry_->List().at(0).keep_alive, registry::KeepAlive(90000));
   EXPECT_FALSE(registry_->List().at(0).pinned);
 }
 
@@ -333,4 +333,4 @@ TEST_F(RepositoryTest, ItsThreadPolls) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -9,16 +9,16 @@
 #include "common/status.h"
 #include "runtime/model_options.h"
 
-namespace penstock {
+namespace penstock::runtime {
 
 struct SamplingSetting {
   const char* flag;  // without dashes
   const char* help;
   std::vector<std::string> ModelOptions::*given;  // [NAME=]VALUE
   // Sets the model's; kInvalidArgument says the range.
-  Status (*set)(const std::string& value, ModelSpec* spec);
+  Status (*set)(const std::string& value, registry::ModelSpec* spec);
 };
 
 std::span<const SamplingSetting> SamplingSettings();
 
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -7,25 +7,25 @@
 
 #include "common/printable.h"
 
-namespace penstock {
+namespace penstock::runtime {
 namespace {
 
 namespace fs = std::filesystem;
 
 // "": it names none.
-std::string FileOf(const TensorModelConfig& config) {
-  return config.file.empty() ? ModelFileOf(config.platform, config.backend) : config.file;
+std::string FileOf(const kserve::TensorModelConfig& config) {
+  return config.file.empty() ? kserve::ModelFileOf(config.platform, config.backend) : config.file;
 }
 
 // Why a version is not what config.pbtxt says; "": it may be.
-std::string FaultOf(const TensorModelConfig& config, const std::string& version_path) {
+std::string FaultOf(const kserve::TensorModelConfig& config, const std::string& version_path) {
   const std::string file = FileOf(config);
   std::error_code ignored;
   if (!file.empty() && !fs::exists(fs::path(version_path) / file, ignored)) {
     return fmt::format("it has no {}, which config.pbtxt {}", file,
                        config.file.empty() ? "names by the platform" : "names");
   }
-  if (!TensorModelPath(TensorModelReference(config, version_path))) {
+  if (!engine::TensorModelPath(TensorModelReference(config, version_path))) {
     return "it has a config.pbtxt and no model.onnx, model.xml, model.savedmodel, "
            "model.graphdef or model.tflite";
   }
@@ -40,14 +40,15 @@ void RefuseAll(const std::string& why, RepositoryModel* model) {
 
 }  // namespace
 
-std::string TensorModelReference(const TensorModelConfig& config, const std::string& version_path) {
+std::string TensorModelReference(const kserve::TensorModelConfig& config,
+                                 const std::string& version_path) {
   const std::string file = FileOf(config);
   return file.empty() ? version_path : (fs::path(version_path) / file).string();
 }
 
-std::optional<TensorModelConfig> ReadTensorSettings(RepositoryModel* model) {
+std::optional<kserve::TensorModelConfig> ReadTensorSettings(RepositoryModel* model) {
   if (model->config.empty()) return std::nullopt;
-  auto config = ReadModelConfig(model->config);
+  auto config = kserve::ReadModelConfig(model->config);
   if (!config.ok()) {
     RefuseAll(config.status().message(), model);
     return std::nullopt;
@@ -67,13 +68,13 @@ std::optional<TensorModelConfig> ReadTensorSettings(RepositoryModel* model) {
   return *std::move(config);
 }
 
-void ApplyTensorSettings(const TensorModelConfig& config, ModelSpec* spec) {
+void ApplyTensorSettings(const kserve::TensorModelConfig& config, registry::ModelSpec* spec) {
   if (config.replicas) spec->replicas = *config.replicas;
-  TensorEngineOptions* const options = &spec->options.tensors;
+  engine::TensorEngineOptions* const options = &spec->options.tensors;
   if (config.max_batch_size) options->max_batch_size = *config.max_batch_size;
   if (config.linger_us) options->scheduler.linger_us = *config.linger_us;
   if (config.check_finite) options->scheduler.check_finite = true;
   options->declared = config.tensors;
 }
 
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -7,7 +7,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -21,7 +21,7 @@ class TensorSettingsTest : public testing::Test {
   }
 
   void Write(const fs::path& path, const std::string& text) const { temp_.Write(path, text); }
-  std::optional<TensorModelConfig> Read(const std::string& text) {
+  std::optional<kserve::TensorModelConfig> Read(const std::string& text) {
     Write("net/config.pbtxt", text);
     auto found = ScanRepository(root_.string());
     EXPECT_TRUE(found.ok());
@@ -47,9 +47,9 @@ TEST_F(TensorSettingsTest, SettingsReachTheModel) {
       "parameters { key: 'check_finite' value { string_value: 'true' } }");
   ASSERT_TRUE(config);
   EXPECT_THAT(Errors(), testing::ElementsAre("", "", ""));
-  ModelSpec spec;
+  registry::ModelSpec spec;
   ApplyTensorSettings(*config, &spec);
-  const TensorEngineOptions& options = spec.options.tensors;
+  const engine::TensorEngineOptions& options = spec.options.tensors;
   EXPECT_EQ(options.max_batch_size, 8);
   EXPECT_EQ(spec.replicas, 3);
   EXPECT_EQ(options.scheduler.linger_us, 70);
@@ -61,8 +61,8 @@ TEST_F(TensorSettingsTest, SettingsReachTheModel) {
 TEST_F(TensorSettingsTest, WhatIsNotSaidStaysAsItIs) {
   const auto config = Read("# nothing");
   ASSERT_TRUE(config);
-  ModelSpec spec;
-  TensorEngineOptions& options = spec.options.tensors;
+  registry::ModelSpec spec;
+  engine::TensorEngineOptions& options = spec.options.tensors;
   options.max_batch_size = 5;
   spec.replicas = 2;
   options.scheduler.linger_us = 9;
@@ -108,4 +108,4 @@ TEST_F(TensorSettingsTest, AFolderWithoutATensorModel) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::runtime

@@ -11,7 +11,7 @@
 #include "sample/test_util.h"
 #include "sample/token_counts.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 constexpr size_t kVocabulary = 3000;
@@ -83,4 +83,4 @@ TEST(Sampling, AllocatesNothingBetweenTokens) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace penstock {
+namespace penstock::sample {
 
 using Floats = float __attribute__((vector_size(16)));
 using Ints = int32_t __attribute__((vector_size(16)));  // of a comparison: 0 or -1
@@ -48,4 +48,4 @@ inline Floats ExpNeg(Floats d) {
 }
 inline float ExpNeg(float d) { return ExpNeg(AllFloats(d))[0]; }
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace penstock {
+namespace penstock::sample {
 
 FinishCheck::FinishCheck(const SamplingOptions& options, std::span<const int32_t> model_ends)
     : ends_(options.stop_token_ids),
@@ -17,4 +17,4 @@ Finish FinishCheck::After(int32_t id, int64_t generated) const {
   return generated >= tokens_max_ ? Finish::kLength : Finish::kNone;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

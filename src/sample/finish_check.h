@@ -7,7 +7,7 @@
 
 #include "sample/sampling_options.h"
 
-namespace penstock {
+namespace penstock::sample {
 
 enum class Finish {
   kNone,
@@ -32,4 +32,4 @@ class FinishCheck {
   int64_t tokens_max_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sample

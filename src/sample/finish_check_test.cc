@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 TEST(FinishCheck, EndsByTokenThenByLength) {
@@ -27,4 +27,4 @@ TEST(FinishCheck, EndsByTokenThenByLength) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sample

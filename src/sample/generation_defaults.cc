@@ -7,7 +7,7 @@
 #include "common/printable.h"
 #include "sample/stop_strings.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 // Settings that Penstock does not implement, and the value, if any, at which each does nothing.
@@ -175,4 +175,4 @@ void GenerationDefaults::ApplyTo(SamplingOptions* options) const {
   if (!stop_strings.empty()) options->stop = stop_strings;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "sample/sampling_options.h"
 
-namespace penstock {
+namespace penstock::sample {
 
 inline constexpr size_t kGenerationConfigBytesMax = 1 << 20;
 inline constexpr size_t kEosTokensMax = 64;
@@ -41,4 +41,4 @@ struct GenerationDefaults {
   void ApplyTo(SamplingOptions* options) const;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -11,7 +11,7 @@
 
 #include "common/temp_folder_test_util.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 constexpr int32_t kVocabulary = 200000;
@@ -162,4 +162,4 @@ TEST(GenerationDefaults, FromFileNamesTheFile) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sample

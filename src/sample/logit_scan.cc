@@ -5,7 +5,7 @@
 
 #include "sample/exp_neg.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 // Vectors that are added up or compared independently of each other.
@@ -140,4 +140,4 @@ double LogSumExp(std::span<const LogitBlock> blocks) {
   return static_cast<double>(max) + std::log(sum);
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

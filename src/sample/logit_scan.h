@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace penstock {
+namespace penstock::sample {
 
 inline constexpr size_t kLogitBlock = 256;
 // The best that a scan keeps at most.
@@ -82,4 +82,4 @@ class LogitScan {
 // The logarithm of the sum of exp(logit) over the vocabulary, added up in the order of the blocks.
 double LogSumExp(std::span<const LogitBlock> blocks);
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -11,7 +11,7 @@
 #include "sample/exp_neg.h"
 #include "sample/test_util.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 std::vector<Candidate> Sorted(const std::vector<float>& logits) {
@@ -125,4 +125,4 @@ TEST(ExpNeg, IsCloseToExp) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-namespace penstock {
+namespace penstock::sample {
 
 // Ten rounds over `counter` with `key`, as in the reference; every counter gives other 128 bits.
 constexpr std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
@@ -33,4 +33,4 @@ constexpr double UniformAt(uint64_t seed, uint64_t position, uint32_t stream = 0
   return static_cast<double>((uint64_t{r[0]} << 32 | r[1]) >> 11) * 0x1p-53;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -7,7 +7,7 @@
 
 #include "sample/test_util.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 using Words = std::array<uint32_t, 4>;
@@ -53,4 +53,4 @@ TEST(UniformAt, IsUniformOverPositionsAndOverSeeds) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -8,7 +8,7 @@
 
 #include "sample/exp_neg.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 // Bins of 1 + distance: 128 for each power of two below 128, and one for what is farther, whose
@@ -224,4 +224,4 @@ int32_t RowDraw::Draw(std::span<const float> row, std::span<const LogitBlock> bl
   return id;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -13,7 +13,7 @@
 
 #include "sample/logit_scan.h"
 
-namespace penstock {
+namespace penstock::sample {
 
 struct RowFilter {
   float temperature = 1;  // above 0
@@ -66,4 +66,4 @@ class RowDraw {
   float inverse_temperature_ = 1;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -10,7 +10,7 @@
 #include "sample/sampler.h"
 #include "sample/test_logits.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 constexpr size_t kRows = 16;
@@ -178,6 +178,6 @@ PENSTOCK_SAMPLE_BENCH(Scan, best_and_sums, true);
 BENCHMARK(Copy)->Arg(50000)->Arg(150000)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sample
 
 BENCHMARK_MAIN();

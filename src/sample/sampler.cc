@@ -8,7 +8,7 @@
 
 #include "sample/philox.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 uint64_t RandomSeed() {
@@ -288,4 +288,4 @@ int32_t Sampler::DrawFrom(std::span<const Candidate> best, double uniform) const
   return best[chosen].id;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

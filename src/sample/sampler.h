@@ -35,7 +35,7 @@
 #include "sample/sampling_options.h"
 #include "sample/token_counts.h"
 
-namespace penstock {
+namespace penstock::sample {
 
 // The logits of one position. All that is given must be of the same logits.
 struct Logits {
@@ -148,4 +148,4 @@ class Sampler {
   std::shared_ptr<SamplerScratch> scratch_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -14,7 +14,7 @@
 #include "sample/philox.h"
 #include "sample/test_util.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 Sampler Made(const SamplingOptions& options, size_t vocabulary) {
@@ -462,4 +462,4 @@ TEST(Sampler, RefusesWhatItIsNotGiven) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -6,7 +6,7 @@
 
 #include "sample/stop_strings.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 // 0.7 and not the 0.699999988 that the float is.
@@ -94,4 +94,4 @@ Status SamplingOptions::Check(int32_t vocabulary) const {
   return CheckInt("top_logprobs", top_logprobs, 0, kTopLogprobsMax);
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -12,7 +12,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::sample {
 
 inline constexpr float kTemperatureMax = 2.0f;
 // A temperature below this is greedy, as 0 is: scaled logits would leave the range of a float.
@@ -87,4 +87,4 @@ struct SamplingOptions {
   Status Check(int32_t vocabulary) const;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sample

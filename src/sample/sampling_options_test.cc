@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 constexpr int32_t kVocabulary = 100;
@@ -106,4 +106,4 @@ TEST(SamplingOptions, TakesTheEndsOfTheRanges) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -1,6 +1,6 @@
 #include "sample/standard_sampling.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 constexpr int32_t kTokensStandard = 4096;
@@ -62,4 +62,4 @@ void OverrideDefaults(const GenerationDefaults& given, GenerationDefaults* defau
   if (*given.max_new_tokens == 0) defaults->max_new_tokens.reset();
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -5,7 +5,7 @@
 
 #include "sample/generation_defaults.h"
 
-namespace penstock {
+namespace penstock::sample {
 
 // Temperature, top_k, top_p, min_p and max_new_tokens. What the makers recommend in the model's
 // card, for a model that is known by its chat template; for any other temperature 0.8, top_k 40,
@@ -25,4 +25,4 @@ void CompleteDefaults(std::string_view chat_template, GenerationDefaults* files)
 // has them. A temperature goes before do_sample false; max_new_tokens 0 takes the bound away.
 void OverrideDefaults(const GenerationDefaults& given, GenerationDefaults* defaults);
 
-}  // namespace penstock
+}  // namespace penstock::sample

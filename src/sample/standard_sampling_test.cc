@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 GenerationDefaults Read(const char* text) {
@@ -102,4 +102,4 @@ TEST(StandardSampling, WhatIsGivenGoesBeforeTheModels) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sample

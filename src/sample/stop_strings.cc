@@ -5,7 +5,7 @@
 #include "sample/sampling_options.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::sample {
 
 Status CheckStopStrings(std::span<const std::string> stops) {
   if (stops.size() > kStopStringsMax) {
@@ -70,11 +70,11 @@ void StopStrings::Release(size_t count, std::string* out) {
   while (done < count) {
     size_t valid = 0, bad = 0;
     const std::string_view rest = std::string_view(held_).substr(done, count - done);
-    const Utf8Tail tail = ScanUtf8(rest, &valid, &bad);
+    const unicode::Utf8Tail tail = unicode::ScanUtf8(rest, &valid, &bad);
     out->append(rest.substr(0, valid));
     done += valid;
-    if (tail != Utf8Tail::kInvalid) break;
-    AppendUtf8(kReplacementChar, out);
+    if (tail != unicode::Utf8Tail::kInvalid) break;
+    unicode::AppendUtf8(unicode::kReplacementChar, out);
     done += bad;
   }
   held_.erase(0, done);
@@ -97,8 +97,8 @@ bool StopStrings::Push(std::string_view bytes, std::string* out, bool may_end) {
 }
 
 void StopStrings::Finish(std::string* out) {
-  AppendSanitizedUtf8(held_, out);
+  unicode::AppendSanitizedUtf8(held_, out);
   held_.clear();
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

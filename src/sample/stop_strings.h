@@ -18,7 +18,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::sample {
 
 // kInvalidArgument, field "stop" or "stop[2]": more than kStopStringsMax, one that is empty, longer
 // than kStopStringBytesMax or no UTF-8.
@@ -63,4 +63,4 @@ class StopStrings {
   bool include_stop_ = false;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sample

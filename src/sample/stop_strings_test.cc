@@ -9,7 +9,7 @@
 
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 StopStrings Made(const std::vector<std::string>& stops, bool include = false) {
@@ -104,7 +104,7 @@ Expectation BruteForce(std::string_view text, const std::vector<std::string>& st
     }
     if (longest == 0) continue;
     Expectation found{{}, true};
-    AppendSanitizedUtf8(text.substr(0, include ? end : end - longest), &found.out);
+    unicode::AppendSanitizedUtf8(text.substr(0, include ? end : end - longest), &found.out);
     return found;
   }
   // No stop yet: all but the longest end that begins a stop string, and an unfinished character.
@@ -117,10 +117,11 @@ Expectation BruteForce(std::string_view text, const std::vector<std::string>& st
   std::string_view free = text.substr(0, text.size() - open);
   Expectation found;
   size_t valid = 0, bad = 0;
-  for (Utf8Tail tail; (tail = ScanUtf8(free, &valid, &bad)) != Utf8Tail::kEnd;) {
+  for (unicode::Utf8Tail tail;
+       (tail = unicode::ScanUtf8(free, &valid, &bad)) != unicode::Utf8Tail::kEnd;) {
     found.out += free.substr(0, valid);
-    if (tail == Utf8Tail::kIncomplete) return found;
-    AppendUtf8(kReplacementChar, &found.out);
+    if (tail == unicode::Utf8Tail::kIncomplete) return found;
+    unicode::AppendUtf8(unicode::kReplacementChar, &found.out);
     free.remove_prefix(valid + bad);
   }
   found.out += free;
@@ -164,7 +165,7 @@ TEST(StopStrings, AgreesWithBruteForceOverRandomTextsAndCuts) {
     if (ended) continue;
     stream.Finish(&out);
     std::string whole;
-    AppendSanitizedUtf8(text, &whole);
+    unicode::AppendSanitizedUtf8(text, &whole);
     ASSERT_EQ(out, whole);
   }
   EXPECT_GT(stopped, 5000);
@@ -172,4 +173,4 @@ TEST(StopStrings, AgreesWithBruteForceOverRandomTextsAndCuts) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sample

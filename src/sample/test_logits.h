@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock {
+namespace penstock::sample {
 
 // Normal logits; with `step` > 0 they are multiples of it, so that many are equal.
 inline std::vector<float> RandomLogits(size_t count, uint32_t seed, float spread = 3,
@@ -22,4 +22,4 @@ inline std::vector<float> RandomLogits(size_t count, uint32_t seed, float spread
   return logits;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

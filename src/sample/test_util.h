@@ -15,7 +15,7 @@
 #include "sample/sampling_options.h"
 #include "sample/test_logits.h"
 
-namespace penstock {
+namespace penstock::sample {
 
 // Pearson's chi-square test at a level of 1e-4. Outcomes expected less than 5 times are joined;
 // one of probability 0 may not occur at all.
@@ -156,4 +156,4 @@ inline ::testing::AssertionResult Draws(const PlainDistribution& plain, bool by_
   return ::testing::AssertionFailure() << "token " << id << " is not kept";
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 constexpr size_t kSlotsMin = 64;
@@ -99,4 +99,4 @@ const TokenCounts::Entry* TokenCounts::Find(int32_t id) const {
   return slots_[slot] == 0 ? nullptr : &entries_[slots_[slot] - 1];
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

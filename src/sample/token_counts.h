@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace penstock {
+namespace penstock::sample {
 
 class TokenCounts {
  public:
@@ -48,4 +48,4 @@ class TokenCounts {
   int32_t last_ = -1;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sample

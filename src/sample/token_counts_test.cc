@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock {
+namespace penstock::sample {
 namespace {
 
 // Against plain lists, for windows shorter than, as long as and longer than what comes; used over
@@ -57,4 +57,4 @@ TEST(TokenCounts, IsEmptyBeforeItsFirstReset) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-namespace penstock {
+namespace penstock::sample {
 
 Status ScoreToken(const Logits& logits, int32_t id, size_t top_count, float* logprob,
                   std::vector<TokenLogprob>* top) {
@@ -28,4 +28,4 @@ Status ScoreToken(const Logits& logits, int32_t id, size_t top_count, float* log
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::sample

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 // Weight of the newest batch in the moving averages of the drain rate.
@@ -168,4 +168,4 @@ void Admission::Drained(const Amount& batch, double seconds, size_t replicas) {
   Average(static_cast<double>(batch.rows) * batches_per_s, &rows_per_s_);
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

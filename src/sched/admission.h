@@ -20,7 +20,7 @@
 #include "common/status.h"
 #include "sched/scheduler_metrics.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 // How errors call units and rows, and the flags of their limits.
 struct AdmissionWords {
@@ -102,4 +102,4 @@ class Admission {
   double square_s_ = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

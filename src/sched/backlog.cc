@@ -4,7 +4,7 @@
 
 #include "sched/job_answers.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 bool Backlog::TryReserve(EncodeBatch* batch, size_t tokens, size_t rows) {
   try {
@@ -78,4 +78,4 @@ EncodeJob* Backlog::ChooseRows(EncodeBatch* batch, const BatchLimits& limits,
   return nullptr;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

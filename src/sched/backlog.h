@@ -8,7 +8,7 @@
 #include "sched/encode_batch.h"
 #include "sched/job_line.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 class Backlog : public JobLine<EncodeJob> {
  public:
@@ -46,4 +46,4 @@ class Backlog : public JobLine<EncodeJob> {
   EncodeJob* ChooseRows(EncodeBatch* batch, const BatchLimits& limits, Clock::time_point now);
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 class BacklogTest : public testing::Test {
@@ -248,4 +248,4 @@ TEST_P(Turns, NoJobWaitsLongerThanItsTurn) {
 INSTANTIATE_TEST_SUITE_P(Seeds, Turns, testing::Range(0, 60));
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sched

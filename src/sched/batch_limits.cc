@@ -6,7 +6,7 @@
 
 #include "sched/encode_batch.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 constexpr int32_t kTokenStep = 128;
@@ -79,7 +79,7 @@ struct ProbeBatch {
 
 class Prober {
  public:
-  Prober(EncoderRunner* runner, const MeasureOptions& options)
+  Prober(program::EncoderRunner* runner, const MeasureOptions& options)
       : runner_(runner), options_(options) {
     if (!options_.now) options_.now = [] { return Clock::now(); };
     end_ = Now() + options.budget_s;
@@ -124,7 +124,7 @@ class Prober {
     return std::chrono::duration<double>(options_.now().time_since_epoch()).count();
   }
 
-  EncoderRunner* const runner_;
+  program::EncoderRunner* const runner_;
   MeasureOptions options_;
   double end_ = 0;
 };
@@ -184,7 +184,8 @@ uint64_t WorkLimit(const BatchTimes& times, int32_t tokens, int32_t length) {
   return static_cast<uint64_t>(std::min(std::max(even, at_least), 9e18));
 }
 
-Expected<BatchMeasurement> MeasureBatchTimes(EncoderRunner* runner, const MeasureOptions& options) {
+Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
+                                             const MeasureOptions& options) {
   // Cheap runs first, so that a cut-short budget still fits the two largest terms.
   const int32_t short_length = std::min(32, options.length_max);
   const int32_t long_length = std::min(256, options.length_max);
@@ -224,4 +225,4 @@ Expected<BatchMeasurement> MeasureBatchTimes(EncoderRunner* runner, const Measur
   return result;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

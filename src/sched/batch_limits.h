@@ -19,7 +19,7 @@
 #include "common/status.h"
 #include "program/encoder_runner.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 struct BatchTimes {
   double fixed_s = 0;
@@ -71,7 +71,7 @@ inline constexpr int32_t kKneeTokensMin = 256;
 inline constexpr int32_t kKneeTokensMax = 8192;
 
 struct MeasureOptions {
-  EncoderOutput output = EncoderOutput::kPooled;
+  program::EncoderOutput output = program::EncoderOutput::kPooled;
   int32_t length_max = 512;                // longest sequence the model takes
   int32_t tokens_max = 8192;               // largest batch tried
   double budget_s = 0.15;                  // no run is begun that would probably end after it
@@ -88,8 +88,9 @@ struct BatchMeasurement {
 // of the fit's and the smallest size that ran at kMeasuredShare of the best rate seen (a single run
 // is no more exact); 1024 where the budget ended too early to tell. It is never more than what runs
 // in about kSlowBatchS (a huge model), but at least kKneeTokensMin.
-Expected<BatchMeasurement> MeasureBatchTimes(EncoderRunner* runner, const MeasureOptions& options);
+Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
+                                             const MeasureOptions& options);
 inline constexpr double kMeasuredShare = 0.97;
 inline constexpr double kSlowBatchS = 0.25;
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 std::vector<BatchSample> Samples(const BatchTimes& times,
@@ -72,11 +72,12 @@ TEST(BatchLimits, AttentionMayTakeAsLongAsTheRest) {
 }
 
 // Runs take given times, on a clock of its own.
-class TimedRunner final : public EncoderRunner {
+class TimedRunner final : public program::EncoderRunner {
  public:
   explicit TimedRunner(const BatchTimes& times) : times_(times) {}
-  int32_t OutputWidth(EncoderOutput) const override { return 3; }
-  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+  int32_t OutputWidth(program::EncoderOutput) const override { return 3; }
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput,
+             std::span<float* const> sinks) override {
     EXPECT_EQ(sinks.size(), batch.sequences());
     double work = 0;
     for (size_t s = 0; s < batch.sequences(); ++s) {
@@ -140,4 +141,4 @@ TEST(BatchLimits, PassesTheModelsErrorOn) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -12,14 +12,14 @@
 #include "common/event_count.h"
 #include "metrics/thread_slot.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 class CallCount {
  public:
   // Counted while it lives.
   class Call {
    public:
-    explicit Call(CallCount* count) : calls_(&count->slots_[ThreadSlot()].calls) {
+    explicit Call(CallCount* count) : calls_(&count->slots_[metrics::ThreadSlot()].calls) {
       calls_->fetch_add(1, std::memory_order_seq_cst);
     }
     ~Call() { calls_->fetch_sub(1, std::memory_order_release); }
@@ -41,7 +41,7 @@ class CallCount {
   struct alignas(64) Slot {
     std::atomic<uint32_t> calls{0};
   };
-  std::array<Slot, kThreadSlots + 1> slots_;
+  std::array<Slot, metrics::kThreadSlots + 1> slots_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -4,7 +4,7 @@
 
 #include "sched/clock_math.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 // Batches of a ring: one under way, one open, the rest for bursts. Other jobs wait in the backlog,
@@ -17,14 +17,16 @@ constexpr uint32_t kSmallParts = 8;
 }  // namespace
 
 ClassQueue::ClassQueue(const BatchLimits& limits,
-                       const std::array<bool, kEncoderOutputs>& with_rings, EventCount* work_ready)
+                       const std::array<bool, program::kEncoderOutputs>& with_rings,
+                       EventCount* work_ready)
     : limits_(limits),
-      work_quantum_(static_cast<double>(limits.work) / BatchRing::kLimitMax.work),
+      work_quantum_(static_cast<double>(limits.work) / batch::BatchRing::kLimitMax.work),
       work_ready_(work_ready) {
   for (size_t i = 0; i < kinds_.size(); ++i) {
     if (!with_rings[i]) continue;
-    kinds_[i].ring = std::make_unique<BatchRing>(
-        kRingBatches, BatchCost{limits.rows, limits.tokens, BatchRing::kLimitMax.work}, work_ready);
+    kinds_[i].ring = std::make_unique<batch::BatchRing>(
+        kRingBatches,
+        batch::BatchCost{limits.rows, limits.tokens, batch::BatchRing::kLimitMax.work}, work_ready);
     for (size_t slot = 0; slot < kRingBatches; ++slot) {
       kinds_[i].slots.emplace_back(limits.tokens, limits.rows);
     }
@@ -54,18 +56,18 @@ void ClassQueue::Put(EncodeJob* job, uint64_t work, bool little_waits) {
 
 bool ClassQueue::TryRing(Kind* kind, EncodeJob* job, uint64_t work) {
   if (kind->ring == nullptr || !kind->backlog.empty()) return false;
-  BatchCost cost;
+  batch::BatchCost cost;
   cost.rows = static_cast<uint32_t>(std::min<size_t>(job->rows(), UINT32_MAX));
   cost.units = static_cast<uint32_t>(std::min<size_t>(job->ids.size(), UINT32_MAX));
   // Rounded down: short rows count nothing, as their attention takes no time.
   cost.work = static_cast<uint32_t>(std::min(static_cast<double>(work) / work_quantum_, 4e9));
   if (cost.rows > std::max(1u, limits_.rows / kSmallParts) ||
       cost.units > std::max(1u, limits_.tokens / kSmallParts) ||
-      cost.work > BatchRing::kLimitMax.work / kSmallParts) {
+      cost.work > batch::BatchRing::kLimitMax.work / kSmallParts) {
     return false;
   }
-  Reservation place;
-  if (kind->ring->Reserve(cost, &place) != ReserveResult::kOk) return false;
+  batch::Reservation place;
+  if (kind->ring->Reserve(cost, &place) != batch::ReserveResult::kOk) return false;
   kind->slots[place.slot].Put(place.row, place.unit, job, 0, 0, job->rows());
   kind->ring->Publish(place, nullptr);
   return true;
@@ -95,4 +97,4 @@ bool ClassQueue::Claim(int kind, Claimed* claimed) {
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -19,14 +19,14 @@
 #include "sched/batch_limits.h"
 #include "sched/encode_batch.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 class ClassQueue {
  public:
   // `limits` are those of its batches. `with_rings` has an entry for each output kind.
   // `work_ready` is notified of new jobs; it outlives the queue.
-  ClassQueue(const BatchLimits& limits, const std::array<bool, kEncoderOutputs>& with_rings,
-             EventCount* work_ready);
+  ClassQueue(const BatchLimits& limits,
+             const std::array<bool, program::kEncoderOutputs>& with_rings, EventCount* work_ready);
   ClassQueue(const ClassQueue&) = delete;
   ClassQueue& operator=(const ClassQueue&) = delete;
 
@@ -50,7 +50,7 @@ class ClassQueue {
   // A batch of a ring, until it is given back.
   struct Claimed {
     EncodeBatch* batch = nullptr;  // sealed
-    BatchRing::Claimed place;
+    batch::BatchRing::Claimed place;
   };
   // The oldest batch of the kind's ring; false: there is none.
   bool Claim(int kind, Claimed* claimed);
@@ -79,9 +79,9 @@ class ClassQueue {
 
  private:
   struct Kind {
-    std::unique_ptr<BatchRing> ring;  // null: all goes through the backlog
-    std::mutex claim_mutex;           // taken to Claim, and to look at batches not claimed yet
-    std::vector<EncodeBatch> slots;   // of the ring
+    std::unique_ptr<batch::BatchRing> ring;  // null: all goes through the backlog
+    std::mutex claim_mutex;          // taken to Claim, and to look at batches not claimed yet
+    std::vector<EncodeBatch> slots;  // of the ring
     Backlog backlog;
     bool HasWork() const { return !backlog.empty() || (ring != nullptr && ring->HasWork()); }
   };
@@ -93,9 +93,9 @@ class ClassQueue {
   const BatchLimits limits_;
   const double work_quantum_;  // attention work of one unit in a ring's word
   EventCount* const work_ready_;
-  std::array<Kind, kEncoderOutputs> kinds_;
+  std::array<Kind, program::kEncoderOutputs> kinds_;
   std::atomic<uint32_t> next_kind_{0};  // where the search for work begins
   std::atomic<int64_t> deadline_ns_{INT64_MAX};
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

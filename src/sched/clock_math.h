@@ -6,7 +6,7 @@
 
 #include "common/request_context.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 inline int64_t Nanoseconds(Clock::time_point at) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
@@ -16,4 +16,4 @@ inline double Seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 constexpr size_t kReservedTokenStep = 128;
@@ -92,7 +92,7 @@ void EncodeBatch::Move(size_t begin, size_t end, size_t* row, size_t* token) {
   *token += tokens;
 }
 
-PackedBatch EncodeBatch::View(size_t begin, size_t end) {
+program::PackedBatch EncodeBatch::View(size_t begin, size_t end) {
   bool typed = false;
   bool skipping = false;
   bool salted = false;
@@ -110,7 +110,7 @@ PackedBatch EncodeBatch::View(size_t begin, size_t end) {
   }
   const auto first = static_cast<size_t>(offsets_[begin]);
   const size_t tokens = static_cast<size_t>(offsets_[end]) - first;
-  PackedBatch view;
+  program::PackedBatch view;
   view.ids = {ids_.get() + first, tokens};
   if (typed) view.type_ids = {type_ids_.get() + first, tokens};
   if (skipping) view.pool_skip = {pool_skip_.get() + begin, end - begin};
@@ -132,4 +132,4 @@ PackedBatch EncodeBatch::View(size_t begin, size_t end) {
   return view;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

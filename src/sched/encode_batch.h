@@ -20,7 +20,7 @@
 
 #include "sched/encode_job.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 // Attention's share of a batch's cost: the sum of squared lengths.
 inline uint64_t AttentionWork(int32_t length) {
@@ -73,7 +73,7 @@ class EncodeBatch {
 
   // Rows [begin, end) for the model. Type ids and pool skips are left out where they are all 0.
   // Valid until the next call.
-  PackedBatch View(size_t begin, size_t end);
+  program::PackedBatch View(size_t begin, size_t end);
   std::span<float* const> Sinks(size_t begin, size_t end) const {
     return {sinks_.get() + begin, end - begin};
   }
@@ -97,4 +97,4 @@ class EncodeBatch {
   std::vector<uint64_t> cache_salts_;     // of a View with some
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

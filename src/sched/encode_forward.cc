@@ -7,7 +7,7 @@
 #include "common/exception_status.h"
 #include "sched/clock_math.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 bool AllFinite(std::span<const float> values) {
@@ -33,7 +33,7 @@ size_t Middle(const EncodeBatch& batch, size_t begin, size_t end) {
 }  // namespace
 
 // What the runner asks about rows that begin at `begin`.
-class EncodeForward::Watch final : public BatchPause {
+class EncodeForward::Watch final : public program::BatchPause {
  public:
   Watch(const Running& running, size_t begin, JobAnswers* answers)
       : running_(running), begin_(begin), answers_(answers) {}
@@ -52,7 +52,7 @@ class EncodeForward::Watch final : public BatchPause {
   JobAnswers* const answers_;
 };
 
-EncodeForward::EncodeForward(std::vector<std::unique_ptr<EncoderRunner>> runners,
+EncodeForward::EncodeForward(std::vector<std::unique_ptr<program::EncoderRunner>> runners,
                              const BatchLimits& limits, JobAnswers* answers, Admission* admission,
                              SchedulerMetrics* metrics)
     : limits_(limits),
@@ -66,10 +66,10 @@ EncodeForward::EncodeForward(std::vector<std::unique_ptr<EncoderRunner>> runners
   }
 }
 
-std::array<bool, kEncoderOutputs> EncodeForward::Offered() const {
-  std::array<bool, kEncoderOutputs> offered{};
-  for (size_t i = 0; i < kEncoderOutputs; ++i) {
-    offered[i] = OutputWidth(static_cast<EncoderOutput>(i)) > 0;
+std::array<bool, program::kEncoderOutputs> EncodeForward::Offered() const {
+  std::array<bool, program::kEncoderOutputs> offered{};
+  for (size_t i = 0; i < program::kEncoderOutputs; ++i) {
+    offered[i] = OutputWidth(static_cast<program::EncoderOutput>(i)) > 0;
   }
   return offered;
 }
@@ -103,8 +103,9 @@ void EncodeForward::DropDead(EncodeBatch* batch, size_t runner, Clock::time_poin
   for (const DeadRows& d : dead) answers_->FinishRows(d.job, d.rows, nullptr);
 }
 
-void EncodeForward::Run(EncodeBatch* batch, size_t runner, Priority priority, EncoderOutput output,
-                        Clock::time_point sealed, Executors* executors, BatchTurn* turn) {
+void EncodeForward::Run(EncodeBatch* batch, size_t runner, Priority priority,
+                        program::EncoderOutput output, Clock::time_point sealed,
+                        Executors* executors, BatchTurn* turn) {
   BatchTimestamps timestamps;
   timestamps.sealed = sealed;
   timestamps.forward = executors->Now();
@@ -119,12 +120,12 @@ void EncodeForward::Run(EncodeBatch* batch, size_t runner, Priority priority, En
 }
 
 Status EncodeForward::RunModel(const Running& running, size_t begin, size_t end) {
-  EncoderRunner& runner = *runners_[running.runner];
+  program::EncoderRunner& runner = *runners_[running.runner];
   Watch watch(running, begin, answers_);
   runner.SetPause(&watch);
   Status status;
   try {
-    const PackedBatch view = running.batch->View(begin, end);
+    const program::PackedBatch view = running.batch->View(begin, end);
     metrics_->tokens_computed.Add(view.tokens());
     status = runner.Run(view, running.output, running.batch->Sinks(begin, end));
   } catch (...) {
@@ -177,7 +178,7 @@ void EncodeForward::CheckRows(const EncodeBatch& batch, EncodeJob* job, size_t b
   if (job->progress.failed.load(std::memory_order_relaxed)) return;
   const auto sinks = batch.Sinks(begin, end);
   for (size_t row = begin; row < end; ++row) {
-    const size_t values = job->output == EncoderOutput::kTokens ? batch.length(row) : 1;
+    const size_t values = job->output == program::EncoderOutput::kTokens ? batch.length(row) : 1;
     if (AllFinite({sinks[row - begin], values * static_cast<size_t>(job->width)})) {
       metrics_->tokens_useful.Add(batch.length(row));
       continue;
@@ -213,4 +214,4 @@ void EncodeForward::ObserveSlowdown(const EncodeBatch& batch, double took_s) {
   slowdown_.store((1 - kNewest) * slowdown() + kNewest * ratio, std::memory_order_relaxed);
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

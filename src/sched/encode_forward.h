@@ -11,19 +11,22 @@
 #include "sched/executors.h"
 #include "sched/job_answers.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 class EncodeForward {
  public:
   // `limits`: the largest batch, for its buffers. The pointers outlive this.
-  EncodeForward(std::vector<std::unique_ptr<EncoderRunner>> runners, const BatchLimits& limits,
-                JobAnswers* answers, Admission* admission, SchedulerMetrics* metrics);
+  EncodeForward(std::vector<std::unique_ptr<program::EncoderRunner>> runners,
+                const BatchLimits& limits, JobAnswers* answers, Admission* admission,
+                SchedulerMetrics* metrics);
 
   size_t runners() const { return runners_.size(); }
-  const EncoderRunner& runner(size_t i) const { return *runners_[i]; }
-  int32_t OutputWidth(EncoderOutput output) const { return runners_[0]->OutputWidth(output); }
+  const program::EncoderRunner& runner(size_t i) const { return *runners_[i]; }
+  int32_t OutputWidth(program::EncoderOutput output) const {
+    return runners_[0]->OutputWidth(output);
+  }
   // The outputs the model has.
-  std::array<bool, kEncoderOutputs> Offered() const;
+  std::array<bool, program::kEncoderOutputs> Offered() const;
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();
 
@@ -37,7 +40,7 @@ class EncodeForward {
   void DropDead(EncodeBatch* batch, size_t runner, Clock::time_point now);
   // Runs a batch that has rows and answers its jobs; ends the turn in between. Afterwards all rows
   // are answered.
-  void Run(EncodeBatch* batch, size_t runner, Priority priority, EncoderOutput output,
+  void Run(EncodeBatch* batch, size_t runner, Priority priority, program::EncoderOutput output,
            Clock::time_point sealed, Executors* executors, BatchTurn* turn);
 
  private:
@@ -50,7 +53,7 @@ class EncodeForward {
   struct Running {
     EncodeBatch* batch = nullptr;
     size_t runner = 0;
-    EncoderOutput output = EncoderOutput::kPooled;
+    program::EncoderOutput output = program::EncoderOutput::kPooled;
     const Executors* executors = nullptr;
     BatchTurn* turn = nullptr;
   };
@@ -64,7 +67,7 @@ class EncodeForward {
   void ObserveSlowdown(const EncodeBatch& batch, double took_s);
 
   const BatchLimits limits_;
-  const std::vector<std::unique_ptr<EncoderRunner>> runners_;
+  const std::vector<std::unique_ptr<program::EncoderRunner>> runners_;
   JobAnswers* const answers_;
   Admission* const admission_;
   SchedulerMetrics* const metrics_;
@@ -73,4 +76,4 @@ class EncodeForward {
   std::vector<std::vector<DeadRows>> dead_rows_;  // [runners]: room for a batch's, see DropDead
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -1,6 +1,6 @@
 #include "sched/encode_job.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 Status CheckJob(const EncodeJob& job) {
   if (job.lengths.empty()) return Status::InvalidArgument("a job needs at least one sequence");
@@ -18,4 +18,4 @@ Status CheckJob(const EncodeJob& job) {
   return Status::Ok();
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

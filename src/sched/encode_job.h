@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "program/encoder_runner.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 struct EncodeJob {
   // Inputs, set by the caller and not changed. Sequences laid end to end, `lengths` says where each
@@ -21,7 +21,7 @@ struct EncodeJob {
   std::vector<int32_t> lengths;
   // Leading tokens of each sequence that pooling leaves out; empty: none, or as long as lengths.
   std::vector<int32_t> pool_skip;
-  EncoderOutput output = EncoderOutput::kPooled;
+  program::EncoderOutput output = program::EncoderOutput::kPooled;
   RequestContext context;
   // Set on a tokenization worker while another worker is idle: Submit may then run the model on
   // this thread.
@@ -60,11 +60,11 @@ struct EncodeJob {
   uint32_t row_count() const { return static_cast<uint32_t>(rows()); }
   // Floats of the result of sequences, or of tokens, before the given one.
   size_t ValueOffset(size_t row, size_t token) const {
-    return (output == EncoderOutput::kTokens ? token : row) * static_cast<size_t>(width);
+    return (output == program::EncoderOutput::kTokens ? token : row) * static_cast<size_t>(width);
   }
 };
 
 // kInvalidArgument: no sequences, an empty one, or lengths that do not add up.
 Status CheckJob(const EncodeJob& job);
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -5,27 +5,28 @@
 #include "common/exception_status.h"
 #include "sched/clock_math.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 // A long backlog is searched for dead jobs as a whole this often; its oldest before each batch.
 constexpr int64_t kSweepNs = 20'000'000;
 
 // Token outputs are rare and large: they all go through the backlog.
-std::array<bool, kEncoderOutputs> Rings(std::array<bool, kEncoderOutputs> offered) {
-  offered[static_cast<size_t>(EncoderOutput::kTokens)] = false;
+std::array<bool, program::kEncoderOutputs> Rings(
+    std::array<bool, program::kEncoderOutputs> offered) {
+  offered[static_cast<size_t>(program::EncoderOutput::kTokens)] = false;
   return offered;
 }
 
 // A ring's batches are closed by the limits of any load: bulk has one only if these keep a batch
 // short enough for the time while interactive work is about.
-std::array<bool, kEncoderOutputs> BulkRings(const BatchLimits& limits,
-                                            const BatchLimits& bulk_limits,
-                                            const std::array<bool, kEncoderOutputs>& offered) {
+std::array<bool, program::kEncoderOutputs> BulkRings(
+    const BatchLimits& limits, const BatchLimits& bulk_limits,
+    const std::array<bool, program::kEncoderOutputs>& offered) {
   if (std::isinf(bulk_limits.seconds)) return Rings(offered);
   const double work = limits.work == UINT64_MAX ? 0 : static_cast<double>(limits.work);
   const bool short_enough = bulk_limits.times.Seconds(limits.tokens, work) <= bulk_limits.seconds;
-  return short_enough ? Rings(offered) : std::array<bool, kEncoderOutputs>{};
+  return short_enough ? Rings(offered) : std::array<bool, program::kEncoderOutputs>{};
 }
 
 // True once in kSweepNs, for one thread.
@@ -38,8 +39,8 @@ bool IsDue(Clock::time_point now, std::atomic<int64_t>* last_ns) {
 }  // namespace
 
 EncoderQueues::EncoderQueues(const BatchLimits& limits, const BatchLimits& bulk_limits,
-                             const std::array<bool, kEncoderOutputs>& offered, JobAnswers* answers,
-                             SchedulerMetrics* metrics, EventCount* work_ready)
+                             const std::array<bool, program::kEncoderOutputs>& offered,
+                             JobAnswers* answers, SchedulerMetrics* metrics, EventCount* work_ready)
     : limits_(limits),
       bulk_limits_(bulk_limits),
       answers_(answers),
@@ -63,7 +64,7 @@ void EncoderQueues::SweepBacklog(ClassQueue* queue, int kind, Clock::time_point 
 void EncoderQueues::SweepSometimes(Clock::time_point now) {
   if (!IsDue(now, &swept_ns_)) return;
   for (ClassQueue& queue : classes_) {
-    for (size_t kind = 0; kind < kEncoderOutputs; ++kind) {
+    for (size_t kind = 0; kind < program::kEncoderOutputs; ++kind) {
       SweepBacklog(&queue, static_cast<int>(kind), now, SIZE_MAX);
     }
   }
@@ -85,7 +86,7 @@ bool EncoderQueues::Claim(Priority priority, Clock::time_point now, EncodeBatch*
   if (kind < 0) return false;
   SweepSometimes(now);
   SweepBacklog(&queue, kind, now, limits_.rows);
-  batch->output = static_cast<EncoderOutput>(kind);
+  batch->output = static_cast<program::EncoderOutput>(kind);
   batch->from_ring = queue.Claim(kind, &batch->claimed);
   batch->rows = batch->from_ring ? batch->claimed.batch : own;
   if (!batch->from_ring) own->Clear();
@@ -113,4 +114,4 @@ void EncoderQueues::Complete(Priority priority, const Batch& batch) {
   if (batch.from_ring) Of(priority).Complete(static_cast<int>(batch.output), batch.claimed);
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -12,7 +12,7 @@
 #include "sched/job_answers.h"
 #include "sched/scheduler_metrics.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 // Any thread; Claim, Fill and Complete are for holders of a runner.
 class EncoderQueues {
@@ -20,7 +20,7 @@ class EncoderQueues {
   // `bulk_limits` are those of bulk while interactive work is about. `offered`: outputs the model
   // has. The pointers outlive this.
   EncoderQueues(const BatchLimits& limits, const BatchLimits& bulk_limits,
-                const std::array<bool, kEncoderOutputs>& offered, JobAnswers* answers,
+                const std::array<bool, program::kEncoderOutputs>& offered, JobAnswers* answers,
                 SchedulerMetrics* metrics, EventCount* work_ready);
 
   const BatchLimits& limits() const { return limits_; }
@@ -44,7 +44,7 @@ class EncoderQueues {
 
   struct Batch {
     EncodeBatch* rows = nullptr;
-    EncoderOutput output = EncoderOutput::kPooled;
+    program::EncoderOutput output = program::EncoderOutput::kPooled;
     bool from_ring = false;
     ClassQueue::Claimed claimed;
   };
@@ -72,4 +72,4 @@ class EncoderQueues {
   std::atomic<int64_t> discounted_ns_{0};
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -10,15 +10,16 @@
 #include "sched/encode_forward.h"
 #include "sched/encoder_queues.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 BatchLimits LimitsFrom(const EncoderSchedulerOptions& options) {
   PENSTOCK_CHECK(options.max_batch_tokens > 0 && options.max_batch_rows > 0);
   BatchLimits limits;
   limits.tokens =
-      std::min(static_cast<uint32_t>(options.max_batch_tokens), BatchRing::kLimitMax.units);
-  limits.rows = std::min(static_cast<uint32_t>(options.max_batch_rows), BatchRing::kLimitMax.rows);
+      std::min(static_cast<uint32_t>(options.max_batch_tokens), batch::BatchRing::kLimitMax.units);
+  limits.rows =
+      std::min(static_cast<uint32_t>(options.max_batch_rows), batch::BatchRing::kLimitMax.rows);
   limits.times = options.times;
   limits.work = WorkLimit(options.times, static_cast<int32_t>(limits.tokens), options.length_max);
   return limits;
@@ -47,8 +48,8 @@ ExecutorsOptions ExecutorsFrom(const EncoderSchedulerOptions& options, size_t ru
 }  // namespace
 
 struct EncoderScheduler::Impl final : BatchSource {
-  Impl(std::vector<std::unique_ptr<EncoderRunner>> runners,
-       const EncoderSchedulerOptions& options_in, Metrics* metrics_in);
+  Impl(std::vector<std::unique_ptr<program::EncoderRunner>> runners,
+       const EncoderSchedulerOptions& options_in, metrics::Metrics* metrics_in);
 
   // Counts the job in and makes room for its results; throws or fails without effect.
   Status Accept(EncodeJob* job);
@@ -86,8 +87,9 @@ struct EncoderScheduler::Impl final : BatchSource {
   Executors executors;
 };
 
-EncoderScheduler::Impl::Impl(std::vector<std::unique_ptr<EncoderRunner>> runners,
-                             const EncoderSchedulerOptions& options_in, Metrics* metrics_in)
+EncoderScheduler::Impl::Impl(std::vector<std::unique_ptr<program::EncoderRunner>> runners,
+                             const EncoderSchedulerOptions& options_in,
+                             metrics::Metrics* metrics_in)
     : options(options_in),
       metrics(SchedulerMetrics::Of(metrics_in, options_in.model)),
       admission({options_in.max_queued_tokens, options_in.max_queued_rows}, &metrics, &work_ready),
@@ -181,7 +183,7 @@ bool EncoderScheduler::Impl::TryLead(EncodeJob* job, uint64_t work) {
   if (!MayLead(*job, work)) return false;
   const Priority priority = job->context.priority;
   return executors.TryLead(priority, [&](size_t runner, BatchTurn* turn) {
-    const EncoderOutput output = job->output;
+    const program::EncoderOutput output = job->output;
     const Clock::time_point now = executors.Now();
     EncodeBatch& batch = forward.own_batch(runner);
     batch.Clear();
@@ -220,7 +222,7 @@ bool EncoderScheduler::Impl::LittleWaits() const {
 
 // How long a batch of the class may take now.
 double EncoderScheduler::Impl::FillSeconds(Priority priority, Clock::time_point now) const {
-  const ComputeGate& gate = executors.gate();
+  const gate::ComputeGate& gate = executors.gate();
   const int64_t now_ns = Nanoseconds(now);
   const bool bulk = priority == Priority::kBulk;
   const bool cut = bulk ? gate.InteractiveSeen(now_ns) : gate.StreamSeen(now_ns);
@@ -237,8 +239,9 @@ void EncoderScheduler::Impl::Stop() {
   submitters.AwaitNone();
 }
 
-EncoderScheduler::EncoderScheduler(std::vector<std::unique_ptr<EncoderRunner>> runners,
-                                   const EncoderSchedulerOptions& options, Metrics* metrics)
+EncoderScheduler::EncoderScheduler(std::vector<std::unique_ptr<program::EncoderRunner>> runners,
+                                   const EncoderSchedulerOptions& options,
+                                   metrics::Metrics* metrics)
     : impl_(std::make_unique<Impl>(std::move(runners), options, metrics)) {}
 
 EncoderScheduler::~EncoderScheduler() { Stop(); }
@@ -262,11 +265,11 @@ void EncoderScheduler::CountRefused(Priority priority) {
   impl_->metrics.classes[static_cast<size_t>(priority)].demand.AskAverage();
 }
 
-void EncoderScheduler::RegisterMetrics(const std::string& model, Metrics* metrics) {
+void EncoderScheduler::RegisterMetrics(const std::string& model, metrics::Metrics* metrics) {
   SchedulerMetrics::Of(metrics, model);
 }
 
-SchedulerStats EncoderScheduler::StatsOf(const std::string& model, Metrics* metrics) {
+SchedulerStats EncoderScheduler::StatsOf(const std::string& model, metrics::Metrics* metrics) {
   return SchedulerMetrics::Of(metrics, model).Read();
 }
 int64_t EncoderScheduler::queued_tokens() const { return impl_->admission.units(); }
@@ -277,4 +280,4 @@ size_t EncoderScheduler::replicas() const { return impl_->forward.runners(); }
 uint64_t EncoderScheduler::HeldBytes() const { return impl_->forward.HeldBytes(); }
 uint64_t EncoderScheduler::ReleaseMemory() { return impl_->forward.ReleaseMemory(); }
 
-}  // namespace penstock
+}  // namespace penstock::sched

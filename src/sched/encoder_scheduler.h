@@ -70,7 +70,7 @@
 #include "sched/encode_job.h"
 #include "sched/scheduler_metrics.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 struct EncoderSchedulerOptions {
   // Tokens of one batch; EncoderEngine measures the knee where it is kAutoBatchTokens.
@@ -94,7 +94,7 @@ struct EncoderSchedulerOptions {
   // After so long idle the runners' activation memory is released; 0: never.
   double idle_release_s = 0;
   // Gate of the processor the runners compute on; outlives the scheduler. Null: one of its own.
-  ComputeGate* gate = nullptr;
+  gate::ComputeGate* gate = nullptr;
   // For tests and simulations: another clock; and no threads, Step() does the work. Where models
   // share a gate in manual mode, all work is done before one is stopped.
   std::function<Clock::time_point()> now;
@@ -114,8 +114,8 @@ class EncoderScheduler {
 
   // Starts an executor thread for each runner. `metrics` must outlive the scheduler. Throws what
   // std::thread and operator new do, with no thread left behind.
-  EncoderScheduler(std::vector<std::unique_ptr<EncoderRunner>> runners,
-                   const EncoderSchedulerOptions& options, Metrics* metrics);
+  EncoderScheduler(std::vector<std::unique_ptr<program::EncoderRunner>> runners,
+                   const EncoderSchedulerOptions& options, metrics::Metrics* metrics);
   ~EncoderScheduler();  // Stop()
   EncoderScheduler(const EncoderScheduler&) = delete;
   EncoderScheduler& operator=(const EncoderScheduler&) = delete;
@@ -141,9 +141,9 @@ class EncoderScheduler {
   void CountRefused(Priority priority);
 
   // Makes the series of a model that is not loaded yet, so that they are there from the start.
-  static void RegisterMetrics(const std::string& model, Metrics* metrics);
+  static void RegisterMetrics(const std::string& model, metrics::Metrics* metrics);
   // Totals of that model's schedulers since the start, loaded or not.
-  static SchedulerStats StatsOf(const std::string& model, Metrics* metrics);
+  static SchedulerStats StatsOf(const std::string& model, metrics::Metrics* metrics);
 
   // Refuses new jobs, finishes those taken, joins the executors and waits for calls of Submit that
   // have begun. May be called twice, but not within `done`. Submit may be called meanwhile, but not
@@ -164,4 +164,4 @@ class EncoderScheduler {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

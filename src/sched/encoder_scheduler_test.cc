@@ -15,7 +15,7 @@
 
 #include "common/eventually_test_util.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 using testing::Each;
@@ -30,7 +30,7 @@ constexpr int32_t kWidth = 2;
 
 // Gives [sum of ids + 1000 * sum of type ids, length] per sequence, [id, type] per token.
 // Each run waits for a permit while the gate is shut.
-class FakeRunner : public EncoderRunner {
+class FakeRunner : public program::EncoderRunner {
  public:
   struct Log {
     std::mutex mutex;
@@ -57,9 +57,9 @@ class FakeRunner : public EncoderRunner {
   };
 
   explicit FakeRunner(Log* log) : log_(log) {}
-  int32_t OutputWidth(EncoderOutput) const override { return kWidth; }
+  int32_t OutputWidth(program::EncoderOutput) const override { return kWidth; }
 
-  Status Run(const PackedBatch& batch, EncoderOutput output,
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
              std::span<float* const> sinks) override {
     {
       std::unique_lock lock(log_->mutex);
@@ -76,14 +76,14 @@ class FakeRunner : public EncoderRunner {
       for (int32_t t = batch.offsets[s]; t < batch.offsets[s + 1]; ++t) {
         const float type = batch.type_ids.empty() ? 0 : batch.type_ids[t];
         if (batch.ids[t] == kPoison) return Status::Internal("poisoned");
-        if (output == EncoderOutput::kTokens) {
+        if (output == program::EncoderOutput::kTokens) {
           out[to++] = batch.ids[t];
           out[to++] = type;
         }
         sum += batch.ids[t] == kNan ? std::numeric_limits<float>::quiet_NaN()
                                     : batch.ids[t] + 1000 * type;
       }
-      if (output != EncoderOutput::kTokens) {
+      if (output != program::EncoderOutput::kTokens) {
         out[to++] = sum;
         out[to++] = batch.length(s);
       }
@@ -130,7 +130,7 @@ class EncoderSchedulerTest : public testing::Test {
  protected:
   void Start(EncoderSchedulerOptions options = {}, size_t replicas = 1) {
     options.model = "m";
-    std::vector<std::unique_ptr<EncoderRunner>> runners;
+    std::vector<std::unique_ptr<program::EncoderRunner>> runners;
     for (size_t i = 0; i < replicas; ++i) runners.push_back(std::make_unique<FakeRunner>(&log_));
     scheduler_ = std::make_unique<EncoderScheduler>(std::move(runners), options, &metrics_);
   }
@@ -143,7 +143,7 @@ class EncoderSchedulerTest : public testing::Test {
   std::string Rendered() { return metrics_.Render(); }
 
   FakeRunner::Log log_;
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   std::future<Result> blocker_;
   std::unique_ptr<EncoderScheduler> scheduler_;
 };
@@ -163,7 +163,7 @@ TEST_F(EncoderSchedulerTest, TypeIdsAndTokenOutput) {
   std::future<Result> result;
   auto job = MakeJob({2, 1}, 5, &result);
   job->type_ids = {0, 1, 1};
-  job->output = EncoderOutput::kTokens;
+  job->output = program::EncoderOutput::kTokens;
   ASSERT_TRUE(scheduler_->Submit(std::move(job)).ok());
   EXPECT_THAT(result.get().values, ElementsAre(5, 0, 5, 1, 6, 1));
 }
@@ -225,7 +225,7 @@ TEST_F(EncoderSchedulerTest, OutputsAreNotMixedInABatch) {
   std::vector<std::future<Result>> results(3);
   for (int i = 0; i < 3; ++i) {
     auto job = MakeJob({2}, i, &results[i]);
-    if (i == 1) job->output = EncoderOutput::kTokens;
+    if (i == 1) job->output = program::EncoderOutput::kTokens;
     ASSERT_TRUE(scheduler_->Submit(std::move(job)).ok());
   }
   log_.SetShut(false);
@@ -426,10 +426,11 @@ TEST_F(EncoderSchedulerTest, AFullQueueShutsNoOtherClientOut) {
 }
 
 // A batch in steps of a token each: a sequence ends with the sum of its ids.
-class StepsRunner final : public EncoderRunner {
+class StepsRunner final : public program::EncoderRunner {
  public:
-  int32_t OutputWidth(EncoderOutput) const override { return 1; }
-  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+  int32_t OutputWidth(program::EncoderOutput) const override { return 1; }
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput,
+             std::span<float* const> sinks) override {
     for (size_t s = 0; s < batch.sequences(); ++s) {
       float sum = 0;
       int32_t at = batch.offsets[s];
@@ -452,7 +453,7 @@ TEST_F(EncoderSchedulerTest, WorkThatNobodyWaitsForEndsWithItsStep) {
     Clock::time_point now{std::chrono::seconds(1)};
     auto owned = std::make_unique<StepsRunner>();
     StepsRunner* const runner = owned.get();
-    std::vector<std::unique_ptr<EncoderRunner>> runners;
+    std::vector<std::unique_ptr<program::EncoderRunner>> runners;
     runners.push_back(std::move(owned));
     EncoderSchedulerOptions options{.model = "m"};
     options.manual = true;
@@ -594,7 +595,7 @@ TEST_F(EncoderSchedulerTest, ReleasesMemoryAfterIdleTime) {
     std::atomic<int>* releases_;
   };
   std::atomic<int> releases{0};
-  std::vector<std::unique_ptr<EncoderRunner>> runners;
+  std::vector<std::unique_ptr<program::EncoderRunner>> runners;
   runners.push_back(std::make_unique<Holder>(&log_, &releases));
   scheduler_ = std::make_unique<EncoderScheduler>(
       std::move(runners), EncoderSchedulerOptions{.idle_release_s = 0.05, .model = "m"}, &metrics_);
@@ -673,4 +674,4 @@ TEST_P(EncoderSchedulerStress, ManyThreadsSubmitAndCancel) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sched

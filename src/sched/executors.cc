@@ -9,7 +9,7 @@
 #include "common/log.h"
 #include "sched/clock_math.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 Executors::Executors(const ExecutorsOptions& options, BatchSource* source,
                      const QueueMetrics* metrics, EventCount* work_ready)
@@ -85,15 +85,15 @@ bool Executors::HasWork() const {
          (BulkMayRun() && source_->HasWork(Priority::kBulk));
 }
 
-GateDemand Executors::DemandBeside(bool counted_as_bulk) const {
-  GateDemand demand;
+gate::GateDemand Executors::DemandBeside(bool counted_as_bulk) const {
+  gate::GateDemand demand;
   demand.interactive = source_->HasWork(Priority::kInteractive);
   demand.bulk_pending = source_->HasWork(Priority::kBulk);
   demand.bulk = demand.bulk_pending && (counted_as_bulk || BulkMayRun());
   return demand;
 }
 
-GateDemand Executors::Demand() const { return DemandBeside(false); }
+gate::GateDemand Executors::Demand() const { return DemandBeside(false); }
 
 Clock::time_point BatchTurn::ForwardDone() {
   ended_ = true;
@@ -126,9 +126,10 @@ bool BatchTurn::Pause() {
     turn_->Drop();
     paused_turn_.emplace(executors_->gate_, &rest_);
   }
-  ComputeGate::Answer answer = paused_turn_->Ask();
-  while (answer != ComputeGate::Answer::kGranted) {
-    answer = answer == ComputeGate::Answer::kWaits ? paused_turn_->Wait() : paused_turn_->Ask();
+  gate::ComputeGate::Answer answer = paused_turn_->Ask();
+  while (answer != gate::ComputeGate::Answer::kGranted) {
+    answer =
+        answer == gate::ComputeGate::Answer::kWaits ? paused_turn_->Wait() : paused_turn_->Ask();
   }
   began_ = executors_->Now();
   executors_->metrics_->classes[static_cast<size_t>(rest_.priority)].gate_wait->Observe(
@@ -138,13 +139,13 @@ bool BatchTurn::Pause() {
 
 bool Executors::TakeTurn(Turn* turn, Clock::time_point* now) {
   const Clock::time_point asked = *now;
-  ComputeGate::Answer answer = turn->Ask();
+  gate::ComputeGate::Answer answer = turn->Ask();
   Clock::duration waited{};
-  if (answer == ComputeGate::Answer::kWaits && options_.manual) {
+  if (answer == gate::ComputeGate::Answer::kWaits && options_.manual) {
     if (asked_ == Clock::time_point()) asked_ = asked;
     return false;
   }
-  if (answer == ComputeGate::Answer::kWaits) {
+  if (answer == gate::ComputeGate::Answer::kWaits) {
     answer = turn->Wait();
     *now = Now();
     waited = *now - asked;
@@ -152,7 +153,7 @@ bool Executors::TakeTurn(Turn* turn, Clock::time_point* now) {
     waited = asked - asked_;
     asked_ = {};
   }
-  if (answer != ComputeGate::Answer::kGranted) return false;
+  if (answer != gate::ComputeGate::Answer::kGranted) return false;
   metrics_->classes[static_cast<size_t>(turn->priority())].gate_wait->Observe(Seconds(waited));
   return true;
 }
@@ -274,4 +275,4 @@ void Executors::RanAt(Clock::time_point done) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

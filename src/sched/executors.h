@@ -40,7 +40,7 @@
 #include "gate/compute_gate.h"
 #include "sched/scheduler_metrics.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 class BatchTurn;
 
@@ -64,15 +64,15 @@ class BatchSource {
 
 struct ExecutorsOptions {
   size_t runners = 1;
-  ComputeGate* gate = nullptr;  // outlives the executors; null: one of their own
-  BulkShare::Rule bulk_rule;
+  gate::ComputeGate* gate = nullptr;  // outlives the executors; null: one of their own
+  gate::BulkShare::Rule bulk_rule;
   int32_t linger_us = 0;
   double idle_release_s = 0;
   bool manual = false;
   std::function<Clock::time_point()> now;  // null: the steady clock
 };
 
-class Executors : private GateClient {
+class Executors : private gate::GateClient {
  public:
   // All pointers outlive this.
   Executors(const ExecutorsOptions& options, BatchSource* source, const QueueMetrics* metrics,
@@ -107,12 +107,12 @@ class Executors : private GateClient {
     if (options_.runners > 1 && HasWork()) work_ready_->NotifyOne();
   }
   Clock::time_point Now() const { return options_.now ? options_.now() : Clock::now(); }
-  ComputeGate& gate() { return *gate_; }
-  const ComputeGate& gate() const { return *gate_; }
+  gate::ComputeGate& gate() { return *gate_; }
+  const gate::ComputeGate& gate() const { return *gate_; }
 
  private:
   friend class BatchTurn;
-  using Turn = ComputeGate::Turn;
+  using Turn = gate::ComputeGate::Turn;
   // Holds a runner, if one was free.
   class RunnerHold {
    public:
@@ -143,11 +143,11 @@ class Executors : private GateClient {
     bool counted_ = false;  // in bulk_running_
     bool held_ = true;
   };
-  GateDemand Demand() const override;
+  gate::GateDemand Demand() const override;
   int64_t EarliestDeadlineNs(Priority priority) const override {
     return source_->EarliestDeadlineNs(priority);
   }
-  BulkShare::Rule bulk_rule() const override { return options_.bulk_rule; }
+  gate::BulkShare::Rule bulk_rule() const override { return options_.bulk_rule; }
 
   template <typename Run>
   bool TryLeadOnce(Priority priority, Run run);
@@ -155,7 +155,7 @@ class Executors : private GateClient {
   // *now becomes the time of the grant.
   bool TakeTurn(Turn* turn, Clock::time_point* now);
   // Work that a thread could run next, given whether it counts as running bulk.
-  GateDemand DemandBeside(bool counted_as_bulk) const;
+  gate::GateDemand DemandBeside(bool counted_as_bulk) const;
   bool RunOnce(size_t runner, Turn* turn);
   bool HasWork() const;
   bool BulkMayRun() const;
@@ -170,11 +170,11 @@ class Executors : private GateClient {
   const ExecutorsOptions options_;
   BatchSource* const source_;
   const QueueMetrics* const metrics_;
-  ComputeGate own_gate_;  // as many turns as runners
-  ComputeGate* const gate_;
+  gate::ComputeGate own_gate_;  // as many turns as runners
+  gate::ComputeGate* const gate_;
   EventCount* const work_ready_;  // executors without work
   EventCount runner_free_;        // executors with work and without a runner
-  RunnerSet free_runners_;
+  batch::RunnerSet free_runners_;
   std::atomic<uint32_t> bulk_running_{0};
   std::atomic<int64_t> linger_from_ns_{0};  // when work was first seen; 0: none
   std::atomic<int64_t> last_run_ns_{0};
@@ -209,8 +209,9 @@ class BatchTurn {
  private:
   friend class Executors;
   // `permit`: null for a leader, which runs nothing else. `leaders_hold`: null for an executor.
-  BatchTurn(const Executors* executors, ComputeGate::Turn* turn, const Executors::Permit* permit,
-            Executors::RunnerHold* leaders_hold, Clock::time_point began)
+  BatchTurn(const Executors* executors, gate::ComputeGate::Turn* turn,
+            const Executors::Permit* permit, Executors::RunnerHold* leaders_hold,
+            Clock::time_point began)
       : executors_(executors),
         turn_(turn),
         permit_(permit),
@@ -218,9 +219,9 @@ class BatchTurn {
         began_(began),
         rest_(turn->priority()) {}
   // What is left of a batch, as the gate sees it.
-  struct Rest final : GateClient {
+  struct Rest final : gate::GateClient {
     explicit Rest(Priority of) : priority(of) {}
-    GateDemand Demand() const override {
+    gate::GateDemand Demand() const override {
       const bool bulk = priority == Priority::kBulk;
       return {.interactive = !bulk, .bulk = bulk, .bulk_pending = bulk};
     }
@@ -228,17 +229,17 @@ class BatchTurn {
   };
   // The turn that is held.
   void End(std::chrono::nanoseconds took);
-  GateDemand More() const {
-    return permit_ == nullptr ? GateDemand{} : executors_->DemandBeside(permit_->counted());
+  gate::GateDemand More() const {
+    return permit_ == nullptr ? gate::GateDemand{} : executors_->DemandBeside(permit_->counted());
   }
 
   const Executors* const executors_;
-  ComputeGate::Turn* const turn_;
+  gate::ComputeGate::Turn* const turn_;
   const Executors::Permit* const permit_;
   Executors::RunnerHold* const leaders_hold_;
   Clock::time_point began_;
   Rest rest_;
-  std::optional<ComputeGate::Turn> paused_turn_;  // since the first pause
+  std::optional<gate::ComputeGate::Turn> paused_turn_;  // since the first pause
   bool ended_ = false;
 };
 
@@ -256,4 +257,4 @@ bool Executors::TryLeadOnce(Priority priority, Run run) {
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

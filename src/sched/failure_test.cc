@@ -18,7 +18,7 @@
 #include "sched/call_count.h"
 #include "sched/encoder_scheduler.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 using testing::HasSubstr;
@@ -29,12 +29,12 @@ constexpr int32_t kLengthError = 702;
 constexpr int32_t kRuntimeError = 703;
 constexpr int32_t kInt = 704;
 
-class ThrowingRunner final : public EncoderRunner {
+class ThrowingRunner final : public program::EncoderRunner {
  public:
-  int32_t OutputWidth(EncoderOutput output) const override {
-    return output == EncoderOutput::kTokens ? 1024 : 1;
+  int32_t OutputWidth(program::EncoderOutput output) const override {
+    return output == program::EncoderOutput::kTokens ? 1024 : 1;
   }
-  Status Run(const PackedBatch& batch, EncoderOutput output,
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
              std::span<float* const> sinks) override {
     for (size_t s = 0; s < batch.sequences(); ++s) {
       const int32_t id = batch.ids[static_cast<size_t>(batch.offsets[s])];
@@ -42,24 +42,25 @@ class ThrowingRunner final : public EncoderRunner {
       if (id == kLengthError) throw std::length_error("vector");
       if (id == kRuntimeError) throw std::runtime_error("the model is broken");
       if (id == kInt) throw 7;
-      if (output == EncoderOutput::kPooled) *sinks[s] = static_cast<float>(id);
+      if (output == program::EncoderOutput::kPooled) *sinks[s] = static_cast<float>(id);
     }
     return Status::Ok();
   }
 };
 
-std::vector<std::unique_ptr<EncoderRunner>> Runners(size_t count) {
-  std::vector<std::unique_ptr<EncoderRunner>> runners;
+std::vector<std::unique_ptr<program::EncoderRunner>> Runners(size_t count) {
+  std::vector<std::unique_ptr<program::EncoderRunner>> runners;
   for (size_t i = 0; i < count; ++i) runners.push_back(std::make_unique<ThrowingRunner>());
   return runners;
 }
 
 // Has memory for a given number of rows.
-class SmallRunner final : public EncoderRunner {
+class SmallRunner final : public program::EncoderRunner {
  public:
   explicit SmallRunner(size_t rows) : rows_(rows) {}
-  int32_t OutputWidth(EncoderOutput) const override { return 1; }
-  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+  int32_t OutputWidth(program::EncoderOutput) const override { return 1; }
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput,
+             std::span<float* const> sinks) override {
     if (batch.sequences() > rows_) throw std::bad_alloc();
     for (size_t s = 0; s < batch.sequences(); ++s) {
       *sinks[s] = static_cast<float>(batch.ids[static_cast<size_t>(batch.offsets[s])]);
@@ -106,8 +107,8 @@ std::unique_ptr<EncodeJob> MakeRows(size_t rows, std::future<Answer>* answer) {
 TEST(OutOfMemory, BatchesAreSplitUntilTheyFit) {
   InitLog({.level = LogLevel::kOff});
   for (const size_t fits : {1u, 3u, 16u}) {
-    Metrics metrics;
-    std::vector<std::unique_ptr<EncoderRunner>> runners;
+    metrics::Metrics metrics;
+    std::vector<std::unique_ptr<program::EncoderRunner>> runners;
     runners.push_back(std::make_unique<SmallRunner>(fits));
     EncoderScheduler scheduler(std::move(runners), {.model = "m"}, &metrics);
     std::array<std::future<Answer>, 3> answers;
@@ -125,8 +126,8 @@ TEST(OutOfMemory, BatchesAreSplitUntilTheyFit) {
 
 TEST(OutOfMemory, ARowThatDoesNotFitAloneFails) {
   InitLog({.level = LogLevel::kOff});
-  Metrics metrics;
-  std::vector<std::unique_ptr<EncoderRunner>> runners;
+  metrics::Metrics metrics;
+  std::vector<std::unique_ptr<program::EncoderRunner>> runners;
   runners.push_back(std::make_unique<SmallRunner>(0));
   EncoderScheduler scheduler(std::move(runners), {.model = "m"}, &metrics);
   std::future<Answer> answer;
@@ -146,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(All, Throwing,
                                          Setting{2, true}));
 
 TEST_P(Throwing, ModelFailsItsOwnJobsOnly) {
-  Metrics metrics;
+  metrics::Metrics metrics;
   EncoderScheduler scheduler(Runners(GetParam().replicas), {.model = "m"}, &metrics);
   struct Expected {
     int32_t id;
@@ -184,7 +185,7 @@ TEST_P(Throwing, ModelFailsItsOwnJobsOnly) {
 }
 
 TEST_P(Throwing, CallbackIsCalledOnceAndHurtsNobodyElse) {
-  Metrics metrics;
+  metrics::Metrics metrics;
   EncoderScheduler scheduler(Runners(GetParam().replicas), {.model = "m"}, &metrics);
   std::atomic<int> calls{0};
   for (int i = 0; i < 50; ++i) {
@@ -225,7 +226,7 @@ class NoMemory : public testing::Test {
     EXPECT_THAT(metrics_.Render(),
                 HasSubstr("penstock_queue_requests{model=\"m\",lane=\"interactive\"} 0\n"));
   }
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   EncoderScheduler scheduler_;
 };
 
@@ -233,7 +234,7 @@ class NoMemory : public testing::Test {
 TEST_F(NoMemory, ResultsAreMadeOnlyOfWhatWasAdmitted) {
   std::future<Answer> answer;
   auto job = MakeJob(1, &answer, 10'001);
-  job->output = EncoderOutput::kTokens;
+  job->output = program::EncoderOutput::kTokens;
   Status status;
   {
     const LargeNewFails fail(1 << 20);
@@ -243,7 +244,7 @@ TEST_F(NoMemory, ResultsAreMadeOnlyOfWhatWasAdmitted) {
   std::future<Answer> waits;
   ASSERT_TRUE(scheduler_.Submit(MakeJob(1, &waits, 9'000)).ok());
   job = MakeJob(1, &answer, 2'000);
-  job->output = EncoderOutput::kTokens;
+  job->output = program::EncoderOutput::kTokens;
   {
     const LargeNewFails fail(1 << 20);
     status = scheduler_.Submit(std::move(job));
@@ -258,13 +259,13 @@ TEST_F(NoMemory, ResultsAreMadeOnlyOfWhatWasAdmitted) {
 TEST_F(NoMemory, SubmitIsAllOrNothing) {
   std::future<Answer> unused;
   int answers = 0;
-  const auto make_job = [&](size_t tokens, EncoderOutput output) {
+  const auto make_job = [&](size_t tokens, program::EncoderOutput output) {
     auto job = MakeJob(1, &unused, tokens);
     job->output = output;
     job->done = [&answers](std::unique_ptr<EncodeJob>, Status answer) { answers += answer.ok(); };
     return job;
   };
-  auto job = make_job(9'000, EncoderOutput::kTokens);
+  auto job = make_job(9'000, program::EncoderOutput::kTokens);
   Status status;
   {
     const LargeNewFails fail(1 << 20);
@@ -279,7 +280,7 @@ TEST_F(NoMemory, SubmitIsAllOrNothing) {
     int failures = 0;
     for (long nth = 1;; ++nth) {
       ASSERT_LT(nth, 100);
-      job = make_job(tokens, EncoderOutput::kPooled);
+      job = make_job(tokens, program::EncoderOutput::kPooled);
       bool failed = false;
       {
         const FailingNew fail(nth);
@@ -345,7 +346,7 @@ TEST(SchedulerStart, JoinsWhatItStartedWhenItThrows) {
   bool failed = true;
   for (long nth = 1; failed; ++nth) {
     ASSERT_LT(nth, 10'000);
-    Metrics metrics;
+    metrics::Metrics metrics;
     auto runners = Runners(3);
     const EncoderSchedulerOptions options{.model = "m"};
     const FailingNew fail(nth);
@@ -383,7 +384,7 @@ TEST(CallCount, AwaitsThoseInside) {
 // Submit.
 TEST(SchedulerEnd, WaitsForThoseThatSubmitted) {
   for (int round = 0; round < 200; ++round) {
-    Metrics metrics;
+    metrics::Metrics metrics;
     auto scheduler = std::make_unique<EncoderScheduler>(
         Runners(2), EncoderSchedulerOptions{.model = "m"}, &metrics);
     std::future<Answer> answer;
@@ -399,4 +400,4 @@ TEST(SchedulerEnd, WaitsForThoseThatSubmitted) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sched

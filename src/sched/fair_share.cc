@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace penstock {
+namespace penstock::sched {
 
 FairShare::FairShare(const Options& options)
     : clients_max_(std::max(options.clients_max, 1u)),
@@ -175,4 +175,4 @@ void FairShare::CutHeap(uint32_t line) {
   Sift(at);
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -30,7 +30,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace penstock {
+namespace penstock::sched {
 
 class FairShare {
  public:
@@ -132,4 +132,4 @@ class FairShare {
   const std::unique_ptr<uint32_t[]> first_;    // by bucket
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

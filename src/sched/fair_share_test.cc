@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 // Serves jobs one at a time, as FairShare says.
@@ -265,4 +265,4 @@ TEST(FairShare, AllJobsAreServedWhateverClientsCome) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -6,7 +6,7 @@
 #include "common/log.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 void JobAnswers::MarkDead(EncodeJob* job, Clock::time_point now, size_t rows) {
   Status status =
@@ -26,7 +26,7 @@ void JobAnswers::Fail(EncodeJob* job, Status status) {
 void JobAnswers::FinishRows(EncodeJob* job, uint32_t rows, const BatchTimestamps* timestamps) {
   // The trace first: after the subtraction the job may be gone. If the rows open are these, no
   // other thread has any and they are the last.
-  RequestTrace* const trace = job->context.trace.get();
+  metrics::RequestTrace* const trace = job->context.trace.get();
   const bool last = job->progress.rows_open.load(std::memory_order_acquire) == rows;
   if (trace != nullptr && timestamps != nullptr) {
     trace->Batched(timestamps->sealed, timestamps->forward, timestamps->done, last);
@@ -37,7 +37,8 @@ void JobAnswers::FinishRows(EncodeJob* job, uint32_t rows, const BatchTimestamps
 
 void JobAnswers::Complete(EncodeJob* taken) {
   std::unique_ptr<EncodeJob> job(taken);
-  if (RequestTrace* const trace = job->context.trace.get()) trace->Enter(Stage::kComplete, Now());
+  if (metrics::RequestTrace* const trace = job->context.trace.get())
+    trace->Enter(metrics::Stage::kComplete, Now());
   CountOut(*job);  // first: `done` may submit the next
   const auto done = std::move(job->done);
   Status status = std::move(job->progress.status);
@@ -48,4 +49,4 @@ void JobAnswers::Complete(EncodeJob* taken) {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

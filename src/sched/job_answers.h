@@ -14,7 +14,7 @@
 #include "sched/encode_job.h"
 #include "sched/scheduler_metrics.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 // Points in time a batch passes.
 struct BatchTimestamps {
@@ -63,4 +63,4 @@ class JobAnswers {
   std::mutex failure_mutex_;  // first failures of jobs
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -18,7 +18,7 @@
 
 #include "sched/fair_share.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 template <typename Job>
 class JobLine {
@@ -188,4 +188,4 @@ class JobLine {
   std::atomic<size_t> jobs_{0};  // written under mutex_
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -12,7 +12,7 @@
 
 #include "sched/encoder_scheduler.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 using std::chrono::milliseconds;
@@ -65,13 +65,14 @@ class Stage {
   bool missed_ = false;
 };
 
-class StageRunner final : public EncoderRunner {
+class StageRunner final : public program::EncoderRunner {
  public:
   explicit StageRunner(Stage* stage) : stage_(stage) {}
-  int32_t OutputWidth(EncoderOutput output) const override {
-    return output == EncoderOutput::kPooled ? 1 : 0;
+  int32_t OutputWidth(program::EncoderOutput output) const override {
+    return output == program::EncoderOutput::kPooled ? 1 : 0;
   }
-  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput,
+             std::span<float* const> sinks) override {
     stage_->Enter(batch.ids[0]);
     for (float* sink : sinks) *sink = 0;
     return Status::Ok();
@@ -84,7 +85,7 @@ class StageRunner final : public EncoderRunner {
 class Replicas : public testing::Test {
  protected:
   void Start(size_t replicas) {
-    std::vector<std::unique_ptr<EncoderRunner>> runners;
+    std::vector<std::unique_ptr<program::EncoderRunner>> runners;
     for (size_t i = 0; i < replicas; ++i) runners.push_back(std::make_unique<StageRunner>(&stage_));
     scheduler_ = std::make_unique<EncoderScheduler>(
         std::move(runners), EncoderSchedulerOptions{.max_batch_tokens = 16, .model = "m"},
@@ -123,7 +124,7 @@ class Replicas : public testing::Test {
     });
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   Stage stage_;
   std::unique_ptr<EncoderScheduler> scheduler_;
 };
@@ -134,7 +135,7 @@ TEST_F(Replicas, NoneSleepsWhileWorkWaits) {
   int missed = 0;
   for (int trial = 0; trial < 60 && missed == 0; ++trial) {
     Stage stage;
-    std::vector<std::unique_ptr<EncoderRunner>> runners;
+    std::vector<std::unique_ptr<program::EncoderRunner>> runners;
     for (int i = 0; i < 2; ++i) runners.push_back(std::make_unique<StageRunner>(&stage));
     scheduler_ = std::make_unique<EncoderScheduler>(
         std::move(runners), EncoderSchedulerOptions{.max_batch_tokens = 16, .model = "m"},
@@ -205,4 +206,4 @@ TEST_F(Replicas, BulkIsNotLedOnTheLastRunner) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -1,19 +1,19 @@
 #include "sched/scheduler_metrics.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
-Counter& Dropped(Metrics* metrics, const std::string& label, const char* reason) {
+metrics::Counter& Dropped(metrics::Metrics* metrics, const std::string& label, const char* reason) {
   return metrics->AddCounter("penstock_dropped_total",
                              "Rows that were dropped before they reached the model.",
-                             label + "," + MetricLabel("reason", reason));
+                             label + "," + metrics::MetricLabel("reason", reason));
 }
 
-QueueMetrics::Class ClassSeries(Metrics* metrics, const std::string& model, const char* priority,
-                                bool with_gauges) {
-  const std::string model_label = MetricLabel("model", model);
-  const std::string label = model_label + "," + MetricLabel("lane", priority);
-  const std::string gate_label = model_label + "," + MetricLabel("class", priority);
+QueueMetrics::Class ClassSeries(metrics::Metrics* metrics, const std::string& model,
+                                const char* priority, bool with_gauges) {
+  const std::string model_label = metrics::MetricLabel("model", model);
+  const std::string label = model_label + "," + metrics::MetricLabel("lane", priority);
+  const std::string gate_label = model_label + "," + metrics::MetricLabel("class", priority);
   const auto gauge = [&](const char* name, const char* help) {
     return with_gauges ? &metrics->AddGauge(name, help, label) : nullptr;
   };
@@ -24,14 +24,14 @@ QueueMetrics::Class ClassSeries(Metrics* metrics, const std::string& model, cons
       &metrics->AddCounter("penstock_batches_total", "Batches the model worked on.", label),
       &metrics->AddHistogram("penstock_gate_wait_seconds",
                              "Time a model waited for its turn at the processor; one a grant.",
-                             DurationBounds(), gate_label),
+                             metrics::DurationBounds(), gate_label),
       &metrics->AddHistogram("penstock_gate_turn_seconds",
                              "Time a model held its turn at the processor; the count is grants.",
-                             DurationBounds(), gate_label),
-      DemandSeries::Of(metrics, model, priority)};
+                             metrics::DurationBounds(), gate_label),
+      metrics::DemandSeries::Of(metrics, model, priority)};
 }
 
-uint64_t CountOf(const Histogram& histogram) {
+uint64_t CountOf(const metrics::Histogram& histogram) {
   uint64_t count = 0;
   for (size_t i = 0; i <= histogram.bounds().size(); ++i) count += histogram.bucket(i);
   return count;
@@ -39,8 +39,8 @@ uint64_t CountOf(const Histogram& histogram) {
 
 }  // namespace
 
-SchedulerMetrics SchedulerMetrics::Of(Metrics* m, const std::string& model) {
-  const std::string label = MetricLabel("model", model);
+SchedulerMetrics SchedulerMetrics::Of(metrics::Metrics* m, const std::string& model) {
+  const std::string label = metrics::MetricLabel("model", model);
   return {
       {{{ClassSeries(m, model, "interactive", true), ClassSeries(m, model, "bulk", true)}},
        Dropped(m, label, "cancelled"),
@@ -55,10 +55,10 @@ SchedulerMetrics SchedulerMetrics::Of(Metrics* m, const std::string& model) {
                       {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}, label),
       m->AddHistogram("penstock_batch_duration_seconds",
                       "Time the model worked on a batch; the rate of the sum is its utilisation.",
-                      DurationBounds(), label),
+                      metrics::DurationBounds(), label),
       m->AddHistogram("penstock_queue_duration_seconds",
-                      "Time from submission until the first row was batched.", DurationBounds(),
-                      label),
+                      "Time from submission until the first row was batched.",
+                      metrics::DurationBounds(), label),
       m->AddCounter("penstock_tokens_computed_total",
                     "Tokens the model worked on, padding and second tries included.", label),
       m->AddCounter("penstock_tokens_useful_total", "Tokens of results that were kept.", label),
@@ -68,8 +68,8 @@ SchedulerMetrics SchedulerMetrics::Of(Metrics* m, const std::string& model) {
                     "Batches that the submitting thread ran itself, the model being idle.", label)};
 }
 
-TensorMetrics TensorMetrics::Of(Metrics* m, const std::string& model) {
-  const std::string label = MetricLabel("model", model);
+TensorMetrics TensorMetrics::Of(metrics::Metrics* m, const std::string& model) {
+  const std::string label = metrics::MetricLabel("model", model);
   const auto series = [&](const char* priority) { return ClassSeries(m, model, priority, false); };
   return {
       {{{series("interactive"), series("bulk")}},
@@ -86,10 +86,10 @@ TensorMetrics TensorMetrics::Of(Metrics* m, const std::string& model) {
                       {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}, label),
       m->AddHistogram("penstock_batch_duration_seconds",
                       "Time the model worked on a batch; the rate of the sum is its utilisation.",
-                      DurationBounds(), label),
+                      metrics::DurationBounds(), label),
       m->AddHistogram("penstock_queue_duration_seconds",
-                      "Time from submission until the first row was batched.", DurationBounds(),
-                      label),
+                      "Time from submission until the first row was batched.",
+                      metrics::DurationBounds(), label),
       m->AddCounter("penstock_tensor_rows_computed_total",
                     "Rows the model worked on, second tries included.", label),
       m->AddCounter("penstock_batch_failures_total", "Batches that the model refused or failed.",
@@ -117,4 +117,4 @@ SchedulerStats SchedulerMetrics::Read() const {
   return stats;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -12,7 +12,7 @@
 #include "metrics/demand.h"
 #include "metrics/metrics.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 // A model's totals and its waiting work; read one by one, in no order.
 struct SchedulerStats {
@@ -32,52 +32,52 @@ struct QueueMetrics {
 
   // By class. Gauges of the queue are null where the scheduler sets its own, a batch at a time.
   struct Class {
-    Gauge* queue_units;  // tokens of texts, bytes of tensors
-    Gauge* queue_rows;
-    Gauge* queue_requests;
-    Counter* batches;
+    metrics::Gauge* queue_units;  // tokens of texts, bytes of tensors
+    metrics::Gauge* queue_rows;
+    metrics::Gauge* queue_requests;
+    metrics::Counter* batches;
     // Times of the processor's turns (gate/compute_gate.h), one a grant: waiting, and held.
-    Histogram* gate_wait;
-    Histogram* gate_turn;
-    DemandSeries demand;
+    metrics::Histogram* gate_wait;
+    metrics::Histogram* gate_turn;
+    metrics::DemandSeries demand;
   };
   std::array<Class, kPriorities> classes;
-  Counter& cancelled;
-  Counter& expired;
-  Counter& queue_full;
+  metrics::Counter& cancelled;
+  metrics::Counter& expired;
+  metrics::Counter& queue_full;
 };
 
 // For models that read texts.
 struct SchedulerMetrics : QueueMetrics {
   // `model`: value of the label of that name.
-  static SchedulerMetrics Of(Metrics* metrics, const std::string& model);
+  static SchedulerMetrics Of(metrics::Metrics* metrics, const std::string& model);
   SchedulerStats Read() const;
 
-  Histogram& batch_tokens;
-  Histogram& batch_sequences;
-  Histogram& batch_fill;
-  Histogram& batch_duration;
-  Histogram& queue_duration;
-  Counter& tokens_computed;
-  Counter& tokens_useful;
-  Counter& batch_failures;
-  Counter& led;
+  metrics::Histogram& batch_tokens;
+  metrics::Histogram& batch_sequences;
+  metrics::Histogram& batch_fill;
+  metrics::Histogram& batch_duration;
+  metrics::Histogram& queue_duration;
+  metrics::Counter& tokens_computed;
+  metrics::Counter& tokens_useful;
+  metrics::Counter& batch_failures;
+  metrics::Counter& led;
 };
 
 // For tensor models.
 struct TensorMetrics : QueueMetrics {
-  static TensorMetrics Of(Metrics* metrics, const std::string& model);
+  static TensorMetrics Of(metrics::Metrics* metrics, const std::string& model);
 
   // Set after each batch: both classes together.
-  Gauge& queued_bytes;
-  Gauge& queued_rows;
-  Histogram& batch_rows;
-  Histogram& batch_fill;
-  Histogram& batch_duration;
-  Histogram& queue_duration;
-  Counter& rows_computed;
-  Counter& batch_failures;
-  Counter& led;
+  metrics::Gauge& queued_bytes;
+  metrics::Gauge& queued_rows;
+  metrics::Histogram& batch_rows;
+  metrics::Histogram& batch_fill;
+  metrics::Histogram& batch_duration;
+  metrics::Histogram& queue_duration;
+  metrics::Counter& rows_computed;
+  metrics::Counter& batch_failures;
+  metrics::Counter& led;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

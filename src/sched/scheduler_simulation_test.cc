@@ -14,7 +14,7 @@
 
 #include "sched/encoder_scheduler.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 using std::chrono::microseconds;
@@ -25,7 +25,7 @@ using testing::HasSubstr;
 struct Known {
   std::vector<int32_t> lengths;
   Priority priority = Priority::kInteractive;
-  EncoderOutput output = EncoderOutput::kPooled;
+  program::EncoderOutput output = program::EncoderOutput::kPooled;
   std::shared_ptr<CancelToken> cancel = std::make_shared<CancelToken>();
   Clock::time_point deadline = Clock::time_point::max();
   bool poison = false;  // a batch with it fails
@@ -44,11 +44,11 @@ struct Ran {
 
 class SchedulerSimulation : public testing::Test {
  protected:
-  class Runner final : public EncoderRunner {
+  class Runner final : public program::EncoderRunner {
    public:
     explicit Runner(SchedulerSimulation* test) : test_(test) {}
-    int32_t OutputWidth(EncoderOutput) const override { return 2; }
-    Status Run(const PackedBatch& batch, EncoderOutput output,
+    int32_t OutputWidth(program::EncoderOutput) const override { return 2; }
+    Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
                std::span<float* const> sinks) override {
       return test_->RunModel(batch, output, sinks);
     }
@@ -62,13 +62,14 @@ class SchedulerSimulation : public testing::Test {
     options.now = [this] { return now_; };
     options.model = "m";
     options_ = options;
-    std::vector<std::unique_ptr<EncoderRunner>> runners;
+    std::vector<std::unique_ptr<program::EncoderRunner>> runners;
     runners.push_back(std::make_unique<Runner>(this));
     scheduler_ = std::make_unique<EncoderScheduler>(std::move(runners), options, &metrics_);
   }
 
   // [index of the job, length] a sequence, [index, position in it] a token.
-  Status RunModel(const PackedBatch& batch, EncoderOutput output, std::span<float* const> sinks) {
+  Status RunModel(const program::PackedBatch& batch, program::EncoderOutput output,
+                  std::span<float* const> sinks) {
     Ran ran;
     for (size_t s = 0; s < batch.sequences(); ++s) {
       const auto first = static_cast<size_t>(batch.offsets[s]);
@@ -92,12 +93,12 @@ class SchedulerSimulation : public testing::Test {
     for (size_t s = 0; s < batch.sequences(); ++s) {
       Known& job = jobs_[static_cast<size_t>(ran.owners[s])];
       ++job.rows_run;
-      const size_t values = output == EncoderOutput::kTokens ? batch.length(s) : 1;
+      const size_t values = output == program::EncoderOutput::kTokens ? batch.length(s) : 1;
       for (size_t i = 0; i < values; ++i) {
         sinks[s][2 * i] =
             job.nan ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(ran.owners[s]);
         sinks[s][2 * i + 1] =
-            static_cast<float>(output == EncoderOutput::kTokens ? i : batch.length(s));
+            static_cast<float>(output == program::EncoderOutput::kTokens ? i : batch.length(s));
       }
     }
     return Status::Ok();
@@ -135,11 +136,11 @@ class SchedulerSimulation : public testing::Test {
     EXPECT_EQ(job.rows_run, job.lengths.size());
     size_t value = 0;
     for (const int32_t length : job.lengths) {
-      const int32_t values = job.output == EncoderOutput::kTokens ? length : 1;
+      const int32_t values = job.output == program::EncoderOutput::kTokens ? length : 1;
       for (int32_t i = 0; i < values; ++i, value += 2) {
         ASSERT_EQ(back.values[value], static_cast<float>(index));
         ASSERT_EQ(back.values[value + 1],
-                  static_cast<float>(job.output == EncoderOutput::kTokens ? i : length));
+                  static_cast<float>(job.output == program::EncoderOutput::kTokens ? i : length));
       }
     }
     EXPECT_EQ(value, back.values.size());
@@ -152,7 +153,7 @@ class SchedulerSimulation : public testing::Test {
   Known& job(size_t index) { return jobs_[index]; }
 
   Clock::time_point now_ = Clock::time_point(std::chrono::hours(1));
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   EncoderSchedulerOptions options_;
   std::deque<Known> jobs_;
   std::vector<Ran> ran_;
@@ -173,9 +174,9 @@ class RandomSchedule : public SchedulerSimulation, public testing::WithParamInte
       known.lengths.push_back(Roll(40) == 0 ? 65 + Roll(100) : 1 + Roll(20));
     }
     if (Roll(3) == 0) known.priority = Priority::kBulk;
-    known.output = Roll(8) == 0   ? EncoderOutput::kTokens
-                   : Roll(4) == 0 ? EncoderOutput::kLogits
-                                  : EncoderOutput::kPooled;
+    known.output = Roll(8) == 0   ? program::EncoderOutput::kTokens
+                   : Roll(4) == 0 ? program::EncoderOutput::kLogits
+                                  : program::EncoderOutput::kPooled;
     if (Roll(6) == 0) known.deadline = now_ + microseconds(Roll(20'000));
     known.poison = Roll(25) == 0;
     known.nan = !known.poison && Roll(25) == 0;
@@ -466,7 +467,7 @@ TEST_F(SchedulerSimulation, DeadRowsKeepNobodyOut) {
   Start({.max_batch_tokens = 64, .max_batch_rows = 16, .max_queued_rows = 8});
   std::vector<size_t> dead;
   for (int i = 0; i < 8; ++i) {
-    dead.push_back(Submit({.lengths = {4}, .output = EncoderOutput::kPooled}));
+    dead.push_back(Submit({.lengths = {4}, .output = program::EncoderOutput::kPooled}));
     ASSERT_TRUE(refusal_.ok());
   }
   const size_t refused = Submit({.lengths = {4}});
@@ -596,4 +597,4 @@ TEST_P(BulkShareOfTime, IsThatOfSecondsNotOfBatches) {
 INSTANTIATE_TEST_SUITE_P(BulkEvery, BulkShareOfTime, testing::Values(4, 8, 20));
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -15,7 +15,7 @@
 
 #include "sched/encoder_scheduler.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 using std::chrono::milliseconds;
@@ -48,7 +48,7 @@ class Processor {
     const std::lock_guard lock(mutex_);
     return order_;
   }
-  ComputeGate gate;
+  gate::ComputeGate gate;
 
  private:
   std::atomic<int> inside_{0};
@@ -58,13 +58,14 @@ class Processor {
   bool shut_ = false;
 };
 
-class Runner final : public EncoderRunner {
+class Runner final : public program::EncoderRunner {
  public:
   explicit Runner(Processor* processor) : processor_(processor) {}
-  int32_t OutputWidth(EncoderOutput output) const override {
-    return output == EncoderOutput::kPooled ? 1 : 0;
+  int32_t OutputWidth(program::EncoderOutput output) const override {
+    return output == program::EncoderOutput::kPooled ? 1 : 0;
   }
-  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput,
+             std::span<float* const> sinks) override {
     processor_->Enter(batch.ids[0]);
     for (size_t s = 0; s < batch.sequences(); ++s) {
       *sinks[s] = static_cast<float>(batch.ids[static_cast<size_t>(batch.offsets[s])]);
@@ -79,7 +80,7 @@ class Runner final : public EncoderRunner {
 class SharedGate : public testing::Test {
  protected:
   std::unique_ptr<EncoderScheduler> Make(size_t replicas = 1, const char* name = "m") {
-    std::vector<std::unique_ptr<EncoderRunner>> runners;
+    std::vector<std::unique_ptr<program::EncoderRunner>> runners;
     for (size_t i = 0; i < replicas; ++i) runners.push_back(std::make_unique<Runner>(&processor_));
     EncoderSchedulerOptions options{.max_batch_tokens = 16, .model = name};
     options.gate = &processor_.gate;
@@ -107,7 +108,7 @@ class SharedGate : public testing::Test {
   }
 
   Processor processor_;
-  Metrics metrics_;
+  metrics::Metrics metrics_;
 };
 
 TEST_F(SharedGate, ABatchGrowsWhileItsModelWaitsAndInteractiveGoesFirst) {
@@ -146,13 +147,14 @@ TEST_F(SharedGate, ABatchGrowsWhileItsModelWaitsAndInteractiveGoesFirst) {
 }
 
 // A batch in parts: each enters the processor, and others are let in between.
-class PartsRunner final : public EncoderRunner {
+class PartsRunner final : public program::EncoderRunner {
  public:
   PartsRunner(Processor* processor, int parts) : processor_(processor), parts_(parts) {}
-  int32_t OutputWidth(EncoderOutput output) const override {
-    return output == EncoderOutput::kPooled ? 1 : 0;
+  int32_t OutputWidth(program::EncoderOutput output) const override {
+    return output == program::EncoderOutput::kPooled ? 1 : 0;
   }
-  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput,
+             std::span<float* const> sinks) override {
     for (int part = 0; part < parts_; ++part) {
       processor_->Enter(batch.ids[0]);
       if (part + 1 < parts_ && pause() != nullptr) pauses_ += pause()->Pause();
@@ -172,7 +174,7 @@ class PartsRunner final : public EncoderRunner {
 
 TEST_F(SharedGate, ALongBatchLetsOthersIn) {
   for (const Priority priority : {Priority::kInteractive, Priority::kBulk}) {
-    std::vector<std::unique_ptr<EncoderRunner>> runners;
+    std::vector<std::unique_ptr<program::EncoderRunner>> runners;
     auto owned = std::make_unique<PartsRunner>(&processor_, 3);
     PartsRunner* const parts = owned.get();
     runners.push_back(std::move(owned));
@@ -208,13 +210,14 @@ TEST_F(SharedGate, ALongBatchLetsOthersIn) {
 }
 
 // Fails with id 5, after `on_failure` the first time.
-class FailingRunner final : public EncoderRunner {
+class FailingRunner final : public program::EncoderRunner {
  public:
   explicit FailingRunner(Processor* processor) : processor_(processor) {}
-  int32_t OutputWidth(EncoderOutput output) const override {
-    return output == EncoderOutput::kPooled ? 1 : 0;
+  int32_t OutputWidth(program::EncoderOutput output) const override {
+    return output == program::EncoderOutput::kPooled ? 1 : 0;
   }
-  Status Run(const PackedBatch& batch, EncoderOutput, std::span<float* const> sinks) override {
+  Status Run(const program::PackedBatch& batch, program::EncoderOutput,
+             std::span<float* const> sinks) override {
     processor_->Enter(batch.ids[0]);
     for (size_t s = 0; s < batch.sequences(); ++s) {
       const int32_t id = batch.ids[static_cast<size_t>(batch.offsets[s])];
@@ -235,7 +238,7 @@ class FailingRunner final : public EncoderRunner {
 TEST_F(SharedGate, ABatchThatFailedLetsOthersInBeforeItIsRunAgain) {
   auto owned = std::make_unique<FailingRunner>(&processor_);
   FailingRunner* const failing = owned.get();
-  std::vector<std::unique_ptr<EncoderRunner>> runners;
+  std::vector<std::unique_ptr<program::EncoderRunner>> runners;
   runners.push_back(std::move(owned));
   EncoderSchedulerOptions options{.max_batch_tokens = 64, .model = "failing"};
   options.gate = &processor_.gate;
@@ -342,7 +345,7 @@ TEST_F(SharedGate, EveryJobIsAnsweredOnce) {
 TEST_F(SharedGate, InteractiveWorkOfOneModelCutsBulkBatchesOfAnother) {
   Clock::time_point now = Clock::time_point(std::chrono::hours(1));
   const auto make = [&](const char* name) {
-    std::vector<std::unique_ptr<EncoderRunner>> runners;
+    std::vector<std::unique_ptr<program::EncoderRunner>> runners;
     runners.push_back(std::make_unique<Runner>(&processor_));
     EncoderSchedulerOptions options{.max_batch_tokens = 8192,
                                     .times = {.fixed_s = 1e-4, .token_s = 1e-5, .work_s = 0}};
@@ -372,4 +375,4 @@ TEST_F(SharedGate, InteractiveWorkOfOneModelCutsBulkBatchesOfAnother) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -8,7 +8,7 @@
 #include "common/exception_status.h"
 #include "metrics/stages.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 void TensorAnswers::MarkDead(TensorJob* job, Clock::time_point now, size_t rows) {
   Status status =
@@ -100,4 +100,4 @@ void TensorAnswers::Complete(TensorJob* job, Clock::time_point now, bool counted
   if (memory != nullptr) memory->Give(kept_bytes);
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

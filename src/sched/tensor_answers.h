@@ -19,7 +19,7 @@
 #include "sched/tensor_job.h"
 #include "sched/tensor_totals.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 // Any thread.
 class TensorAnswers {
@@ -57,4 +57,4 @@ class TensorAnswers {
   std::mutex mutex_;  // first failures of jobs, and their memory
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

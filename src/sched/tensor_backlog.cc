@@ -5,7 +5,7 @@
 
 #include "sched/tensor_answers.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 // Jobs looked at in vain for one batch: the mutex is not held for longer.
@@ -64,4 +64,4 @@ uint32_t TensorBacklog::Take(uint32_t rows, uint32_t rows_max, uint32_t whole_ma
   return rows;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -10,7 +10,7 @@
 #include "sched/job_line.h"
 #include "sched/tensor_job.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 // Rows of a job in a batch.
 struct TensorPiece {
@@ -32,4 +32,4 @@ class TensorBacklog : public JobLine<TensorJob> {
                 std::vector<TensorPiece>* pieces);
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

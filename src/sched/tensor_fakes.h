@@ -12,20 +12,20 @@
 #include "sched/tensor_job.h"
 #include "signature/tensor_runner.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 // x [rows, width] of FP32 -> y [rows, width] = 2 x, sum [rows] of the row's elements. A run with a
 // negative x[0] of any row fails.
-class DoublingRunner : public TensorRunner {
+class DoublingRunner : public signature::TensorRunner {
  public:
   explicit DoublingRunner(uint32_t width) : width_(width) {}
 
-  static TensorSignature Signature(int64_t width, int32_t max_batch_size) {
-    TensorSignature signature;
-    const DimensionRange rows{1, -1}, elements{width, width};
-    signature.inputs = {{"x", ElementType::kFp32, {{rows, elements}}}};
-    signature.outputs = {{"y", ElementType::kFp32, {{rows, elements}}},
-                         {"sum", ElementType::kFp32, {{rows}}}};
+  static signature::TensorSignature Signature(int64_t width, int32_t max_batch_size) {
+    signature::TensorSignature signature;
+    const signature::DimensionRange rows{1, -1}, elements{width, width};
+    signature.inputs = {{"x", signature::ElementType::kFp32, {{rows, elements}}}};
+    signature.outputs = {{"y", signature::ElementType::kFp32, {{rows, elements}}},
+                         {"sum", signature::ElementType::kFp32, {{rows}}}};
     signature.max_batch_size = max_batch_size;
     return signature;
   }
@@ -49,12 +49,12 @@ class DoublingRunner : public TensorRunner {
     }
     return Status::Ok();
   }
-  Status Run(std::span<const TensorData>, std::vector<TensorData>*) override {
+  Status Run(std::span<const signature::TensorData>, std::vector<signature::TensorData>*) override {
     return Status::Internal("rows are fixed");
   }
 
   // A job whose first value is over a million is refused.
-  Status CheckValues(std::span<const TensorData> inputs) const override {
+  Status CheckValues(std::span<const signature::TensorData> inputs) const override {
     float first = 0;
     std::memcpy(&first, inputs[0].bytes.data(), sizeof(first));
     if (first <= 1e6f) return Status::Ok();
@@ -70,19 +70,20 @@ class DoublingRunner : public TensorRunner {
 };
 
 // Gives its inputs back; for any shapes.
-class EchoRunner : public TensorRunner {
+class EchoRunner : public signature::TensorRunner {
  public:
   Status RunRows(uint32_t, uint32_t, std::span<const std::byte* const>,
                  std::span<std::byte* const>) override {
     return Status::Internal("rows vary");
   }
-  Status Run(std::span<const TensorData> inputs, std::vector<TensorData>* outputs) override {
+  Status Run(std::span<const signature::TensorData> inputs,
+             std::vector<signature::TensorData>* outputs) override {
     ++runs;
     if (before_run) before_run(inputs[0].shape[0]);
     if (fails && fails(inputs)) return Status::Internal("bad inputs");
     kept_.clear();
     outputs->clear();
-    for (const TensorData& input : inputs) {
+    for (const signature::TensorData& input : inputs) {
       if (reinterpret_cast<uintptr_t>(input.bytes.data()) % 64 != 0) {
         return Status::Internal("not aligned");
       }
@@ -96,7 +97,7 @@ class EchoRunner : public TensorRunner {
 
   std::atomic<int> runs{0};
   std::function<void(int64_t rows)> before_run;
-  std::function<bool(std::span<const TensorData>)> fails;
+  std::function<bool(std::span<const signature::TensorData>)> fails;
 
  private:
   std::vector<std::vector<std::byte>> kept_;
@@ -186,4 +187,4 @@ inline std::vector<std::byte> BytesOf(const std::vector<std::string>& strings) {
   return bytes;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -12,7 +12,7 @@
 #include "metrics/stages.h"
 #include "sched/clock_math.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 template <typename T>
@@ -25,9 +25,9 @@ bool AllFinite(std::span<const std::byte> bytes) {
   return true;
 }
 
-bool IsFinite(ElementType type, std::span<const std::byte> bytes) {
-  if (type == ElementType::kFp32) return AllFinite<float>(bytes);
-  if (type == ElementType::kFp64) return AllFinite<double>(bytes);
+bool IsFinite(signature::ElementType type, std::span<const std::byte> bytes) {
+  if (type == signature::ElementType::kFp32) return AllFinite<float>(bytes);
+  if (type == signature::ElementType::kFp64) return AllFinite<double>(bytes);
   return true;
 }
 
@@ -70,8 +70,9 @@ bool Failed(const TensorJob& job) { return job.progress.failed.load(std::memory_
 
 }  // namespace
 
-TensorForward::TensorForward(const TensorSignature* signature, uint32_t rows_max,
-                             TensorSlots* slots, std::vector<std::unique_ptr<TensorRunner>> runners,
+TensorForward::TensorForward(const signature::TensorSignature* signature, uint32_t rows_max,
+                             batch::TensorSlots* slots,
+                             std::vector<std::unique_ptr<signature::TensorRunner>> runners,
                              bool check_finite, TensorAnswers* answers, Admission* admission,
                              TensorMetrics* metrics, TensorTotals* totals)
     : signature_(signature),
@@ -84,7 +85,7 @@ TensorForward::TensorForward(const TensorSignature* signature, uint32_t rows_max
       totals_(totals) {
   std::vector<std::vector<int64_t>> shapes;
   if (slots_ != nullptr) {
-    for (const TensorSlots::Arena& arena : slots_->outputs()) {
+    for (const batch::TensorSlots::Arena& arena : slots_->outputs()) {
       shapes.push_back(arena.spec().shape);
       shapes.back().insert(shapes.back().begin(), 1);
     }
@@ -123,7 +124,7 @@ uint64_t TensorForward::ReleaseMemory() {
 
 void TensorForward::CopyIn(const TensorPiece& piece, uint32_t slot) {
   for (size_t i = 0; i < slots_->inputs().size(); ++i) {
-    const TensorSlots::Arena& arena = slots_->inputs()[i];
+    const batch::TensorSlots::Arena& arena = slots_->inputs()[i];
     const std::byte* const from =
         piece.job->inputs[i].bytes.data() + piece.first * arena.row_bytes();
     std::memcpy(arena.RowOf(slot, piece.at), from, piece.rows * arena.row_bytes());
@@ -147,8 +148,8 @@ Status TensorForward::RunFixed(Worker* worker, uint32_t slot, uint32_t at, uint3
 
 Status TensorForward::Gather(Worker* worker, std::span<const TensorPiece> pieces, uint32_t rows) {
   for (size_t i = 0; i < worker->views.size(); ++i) {
-    TensorData& view = worker->views[i];
-    const TensorData& first = pieces[0].job->inputs[i];
+    signature::TensorData& view = worker->views[i];
+    const signature::TensorData& first = pieces[0].job->inputs[i];
     view.shape.assign(first.shape.begin(), first.shape.end());
     if (signature_->max_batch_size > 0) view.shape[0] = rows;
     const auto part = [i](const TensorPiece& piece) {
@@ -196,7 +197,7 @@ Status TensorForward::CheckGiven(const Worker& worker, uint32_t rows) const {
       return Status::Internal(
           fmt::format("output {} of a batch of {} rows has the shape {}; a model that has batches "
                       "gives a row for each",
-                      signature_->outputs[i].name, rows, ShapeText(shape)));
+                      signature_->outputs[i].name, rows, signature::ShapeText(shape)));
     }
   }
   return Status::Ok();
@@ -244,7 +245,7 @@ void TensorForward::TakeFixed(Worker* worker, const TensorPiece& piece, uint32_t
   if (Failed(*piece.job)) return;
   for (size_t i = 0; i < slots_->outputs().size(); ++i) {
     if (!piece.job->results[i].wanted) continue;
-    const TensorSlots::Arena& arena = slots_->outputs()[i];
+    const batch::TensorSlots::Arena& arena = slots_->outputs()[i];
     worker->shapes[i][0] = piece.job->rows;
     Put(piece, i, worker->shapes[i], {arena.RowOf(slot, piece.at), piece.rows * arena.row_bytes()},
         false);
@@ -254,12 +255,12 @@ void TensorForward::TakeFixed(Worker* worker, const TensorPiece& piece, uint32_t
 void TensorForward::TakeGiven(Worker* worker, const TensorPiece& piece, uint32_t rows, bool keep) {
   const bool batched = signature_->max_batch_size > 0;
   for (size_t i = 0; i < worker->given.size(); ++i) {
-    TensorData& given = worker->given[i];
+    signature::TensorData& given = worker->given[i];
     std::span<const std::byte> bytes = given.bytes;
     if (batched) {
       size_t size = bytes.size() / rows * piece.rows;
-      if (signature_->outputs[i].type == ElementType::kBytes) {
-        const auto elements = ElementCount(std::span(given.shape).subspan(1));
+      if (signature_->outputs[i].type == signature::ElementType::kBytes) {
+        const auto elements = signature::ElementCount(std::span(given.shape).subspan(1));
         const auto walked =
             elements ? BytesOfElements(bytes.subspan(worker->cursors[i]), *elements * piece.rows)
                      : std::nullopt;
@@ -382,7 +383,7 @@ void TensorForward::CountHandedOut(uint32_t rows, Clock::duration output) {
 void TensorForward::Answer(const TensorPiece& piece, Clock::time_point sealed,
                            Clock::time_point forward, Clock::time_point done) {
   const bool whole = piece.rows == piece.job->rows;
-  if (RequestTrace* const trace = piece.job->context.trace.get()) {
+  if (metrics::RequestTrace* const trace = piece.job->context.trace.get()) {
     trace->Batched(sealed, forward, done, whole);
   }
   answers_->FinishRows(piece.job, piece.rows, done, whole);
@@ -436,4 +437,4 @@ void TensorForward::Observe(const Worker& worker, Priority priority, uint32_t ro
   admission_->Drained(drained, took_s, workers_.size());
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -23,13 +23,14 @@
 #include "sched/tensor_totals.h"
 #include "signature/tensor_runner.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 class TensorForward {
  public:
   // `rows_max`: of a run. `slots`: for fixed rows, else null. The pointers outlive this.
-  TensorForward(const TensorSignature* signature, uint32_t rows_max, TensorSlots* slots,
-                std::vector<std::unique_ptr<TensorRunner>> runners, bool check_finite,
+  TensorForward(const signature::TensorSignature* signature, uint32_t rows_max,
+                batch::TensorSlots* slots,
+                std::vector<std::unique_ptr<signature::TensorRunner>> runners, bool check_finite,
                 TensorAnswers* answers, Admission* admission, TensorMetrics* metrics,
                 TensorTotals* totals);
 
@@ -64,14 +65,14 @@ class TensorForward {
   };
   // What one runner works with: its holder's.
   struct Worker {
-    std::unique_ptr<TensorRunner> runner;
+    std::unique_ptr<signature::TensorRunner> runner;
     std::vector<TensorPiece> pieces;
     std::vector<const std::byte*> in;
     std::vector<std::byte*> out;
     std::mutex running;           // held while a batch runs
     std::vector<Buffer> buffers;  // by input
     std::atomic<uint64_t> buffer_bytes{0};
-    std::vector<TensorData> views, given;
+    std::vector<signature::TensorData> views, given;
     // By output: the shape of a result of fixed rows; bytes that were handed out.
     std::vector<std::vector<int64_t>> shapes;
     std::vector<size_t> cursors;
@@ -109,8 +110,8 @@ class TensorForward {
   void CountHandedOut(uint32_t rows, Clock::duration output);
   void Observe(const Worker& worker, Priority priority, uint32_t rows, double took_s);
 
-  const TensorSignature* const signature_;
-  TensorSlots* const slots_;
+  const signature::TensorSignature* const signature_;
+  batch::TensorSlots* const slots_;
   const uint32_t rows_max_;  // of a run
   const bool check_finite_;
   TensorAnswers* const answers_;
@@ -121,4 +122,4 @@ class TensorForward {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

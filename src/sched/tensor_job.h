@@ -13,7 +13,7 @@
 #include "common/status.h"
 #include "signature/tensor_runner.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 struct TensorResult {
   // In: whether it is asked for, and where it is to be put; empty: wherever the scheduler likes.
@@ -27,7 +27,7 @@ struct TensorResult {
 struct TensorJob {
   // In, not changed until `done`: in the order of the signature; `rows` each where it has batches,
   // else `rows` is 1. What `inputs` point to stays until then.
-  std::vector<TensorData> inputs;
+  std::vector<signature::TensorData> inputs;
   std::vector<TensorResult> results;
   uint32_t rows = 1;
   RequestContext context;
@@ -60,4 +60,4 @@ struct TensorJob {
   uint32_t row_count() const { return rows; }
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

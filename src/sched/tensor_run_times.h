@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace penstock {
+namespace penstock::sched {
 
 // Any thread; of two that observe at once one may be lost.
 class TensorRunTimes {
@@ -47,4 +47,4 @@ class TensorRunTimes {
   std::array<std::atomic<double>, kSizes> seconds_{};
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

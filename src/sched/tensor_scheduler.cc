@@ -18,7 +18,7 @@
 #include "sched/clock_math.h"
 #include "sched/tensor_forward.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 // A job of more rows than this part of a batch goes through the backlog.
@@ -36,14 +36,15 @@ constexpr int64_t kSeveralNs = 1'000'000'000;
 constexpr AdmissionWords kWords = {"bytes", "rows",
                                    "--max-queued-tensor-bytes, --max-queued-tensor-rows"};
 
-TensorSlots::Options SlotsOf(const TensorSignature& signature, size_t batches) {
-  TensorSlots::Options options;
+batch::TensorSlots::Options SlotsOf(const signature::TensorSignature& signature, size_t batches) {
+  batch::TensorSlots::Options options;
   options.batches = batches;
   options.rows =
-      std::min(static_cast<uint32_t>(signature.max_batch_size), BatchRing::kLimitMax.rows);
-  const auto rows_of = [](const std::vector<TensorSpec>& specs, std::vector<RowSpec>* rows) {
-    for (const TensorSpec& spec : specs) {
-      rows->push_back({spec.name, spec.type, TensorSignature::RowShape(spec)});
+      std::min(static_cast<uint32_t>(signature.max_batch_size), batch::BatchRing::kLimitMax.rows);
+  const auto rows_of = [](const std::vector<signature::TensorSpec>& specs,
+                          std::vector<batch::RowSpec>* rows) {
+    for (const signature::TensorSpec& spec : specs) {
+      rows->push_back({spec.name, spec.type, signature::TensorSignature::RowShape(spec)});
     }
   };
   rows_of(signature.inputs, &options.inputs);
@@ -58,11 +59,11 @@ struct Slots {
   uint64_t bytes = 0;
 };
 
-Slots SlotsFor(const TensorSignature& signature, size_t runners,
+Slots SlotsFor(const signature::TensorSignature& signature, size_t runners,
                const TensorSchedulerOptions& options) {
   Slots slots;
   if (!signature.has_fixed_rows()) return slots;
-  const auto one = TensorSlots::BytesOf(SlotsOf(signature, 1));
+  const auto one = batch::TensorSlots::BytesOf(SlotsOf(signature, 1));
   if (!one.ok()) return slots;
   slots.runners = runners;
   // Small batches are not worth a ring: no job is small beside them.
@@ -89,10 +90,10 @@ ExecutorsOptions ExecutorsFrom(const TensorSchedulerOptions& options, size_t run
   return result;
 }
 
-bool HasBytes(const TensorSignature& signature) {
+bool HasBytes(const signature::TensorSignature& signature) {
   for (const auto* specs : {&signature.inputs, &signature.outputs}) {
-    for (const TensorSpec& spec : *specs) {
-      if (spec.type == ElementType::kBytes) return true;
+    for (const signature::TensorSpec& spec : *specs) {
+      if (spec.type == signature::ElementType::kBytes) return true;
     }
   }
   return false;
@@ -101,8 +102,9 @@ bool HasBytes(const TensorSignature& signature) {
 }  // namespace
 
 struct TensorScheduler::Impl final : BatchSource {
-  Impl(TensorSignature signature_in, std::vector<std::unique_ptr<TensorRunner>> runners,
-       const Slots& wanted, const TensorSchedulerOptions& options_in, Metrics* metrics_in);
+  Impl(signature::TensorSignature signature_in,
+       std::vector<std::unique_ptr<signature::TensorRunner>> runners, const Slots& wanted,
+       const TensorSchedulerOptions& options_in, metrics::Metrics* metrics_in);
 
   Status Accept(TensorJob* job);
   Status Submit(TensorJob* job);
@@ -118,10 +120,10 @@ struct TensorScheduler::Impl final : BatchSource {
   void Sweep(Priority priority, Clock::time_point now, size_t live_max);
   void SweepSometimes(Clock::time_point now);
   // The rows of a batch of the ring as pieces; dead jobs are answered. Returns the rows.
-  uint32_t TakeClaimed(const BatchRing::Claimed& claimed, Clock::time_point now,
+  uint32_t TakeClaimed(const batch::BatchRing::Claimed& claimed, Clock::time_point now,
                        std::vector<TensorPiece>* pieces);
   void NoteDeadline(const TensorJob& job);
-  RunWriter* WriterOfThread();
+  batch::RunWriter* WriterOfThread();
   uint32_t RowsNow(Priority priority, Clock::time_point now) const;
   TensorBacklog& BacklogOf(Priority priority) { return backlogs[static_cast<size_t>(priority)]; }
 
@@ -140,7 +142,7 @@ struct TensorScheduler::Impl final : BatchSource {
   void PlaceExecutor(size_t) override {}
   void ReleaseMemory() override { forward.ReleaseMemory(); }
 
-  const TensorSignature signature;
+  const signature::TensorSignature signature;
   const TensorSchedulerOptions options;
   const uint32_t rows_max;   // of a run
   const uint32_t small_max;  // rows of a job that goes through the ring
@@ -150,12 +152,12 @@ struct TensorScheduler::Impl final : BatchSource {
   EventCount work_ready;
   Admission admission;
   TensorAnswers answers;
-  std::optional<TensorSlots> slots;  // fixed rows
-  const uint32_t ring_batches;       // slots from here on are the runners'
-  std::optional<BatchRing> ring;     // interactive jobs
-  std::vector<TensorJob*> owners;    // [batch of the ring][row]: whose rows begin here
+  std::optional<batch::TensorSlots> slots;  // fixed rows
+  const uint32_t ring_batches;              // slots from here on are the runners'
+  std::optional<batch::BatchRing> ring;     // interactive jobs
+  std::vector<TensorJob*> owners;           // [batch of the ring][row]: whose rows begin here
   // Each of one thread (metrics/thread_slot.h), made by it.
-  std::array<std::atomic<RunWriter*>, kThreadSlots> writers{};
+  std::array<std::atomic<batch::RunWriter*>, metrics::kThreadSlots> writers{};
   std::array<TensorBacklog, kPriorities> backlogs;
   std::array<std::atomic<int64_t>, kPriorities> deadlines_ns;
   std::atomic<int64_t> swept_ns{0};
@@ -171,9 +173,10 @@ struct TensorScheduler::Impl final : BatchSource {
   }
 };
 
-TensorScheduler::Impl::Impl(TensorSignature signature_in,
-                            std::vector<std::unique_ptr<TensorRunner>> runners, const Slots& wanted,
-                            const TensorSchedulerOptions& options_in, Metrics* metrics_in)
+TensorScheduler::Impl::Impl(signature::TensorSignature signature_in,
+                            std::vector<std::unique_ptr<signature::TensorRunner>> runners,
+                            const Slots& wanted, const TensorSchedulerOptions& options_in,
+                            metrics::Metrics* metrics_in)
     : signature(std::move(signature_in)),
       options(options_in),
       rows_max(wanted.runners > 0 ? SlotsOf(signature, 1).rows
@@ -188,12 +191,12 @@ TensorScheduler::Impl::Impl(TensorSignature signature_in,
       deadlines_ns{INT64_MAX, INT64_MAX},
       forward(&signature, rows_max,
               wanted.runners == 0 ? nullptr
-                                  : &slots.emplace(*TensorSlots::Make(
+                                  : &slots.emplace(*batch::TensorSlots::Make(
                                         SlotsOf(signature, wanted.ring + wanted.runners))),
               std::move(runners), options_in.check_finite, &answers, &admission, &metrics, &totals),
       executors(ExecutorsFrom(options_in, forward.runners()), this, &metrics, &work_ready) {
   if (wanted.ring > 0) {
-    ring.emplace(wanted.ring, BatchCost{.rows = rows_max}, &work_ready);
+    ring.emplace(wanted.ring, batch::BatchCost{.rows = rows_max}, &work_ready);
     owners.resize(wanted.ring * rows_max);
   }
   try {
@@ -210,7 +213,7 @@ Status TensorScheduler::Impl::Accept(TensorJob* job) {
   TensorJob::Progress& progress = job->progress;
   const Clock::time_point now = progress.submitted = executors.Now();
   progress.bytes = 0;
-  for (const TensorData& input : job->inputs) {
+  for (const signature::TensorData& input : job->inputs) {
     progress.bytes += static_cast<int64_t>(input.bytes.size());
   }
   progress.rows_open.store(job->rows, std::memory_order_relaxed);
@@ -274,7 +277,7 @@ Status TensorScheduler::Impl::Reserve(TensorJob* job) {
   std::vector<int64_t> shape;
   for (size_t i = 0; i < job->results.size(); ++i) {
     if (!job->results[i].wanted) continue;
-    const TensorSlots::Arena& arena = slots->outputs()[i];
+    const batch::TensorSlots::Arena& arena = slots->outputs()[i];
     bool placed = false;
     const bool allocated = RunGuarded("the results of a request", [&] {
       shape.assign(arena.spec().shape.begin(), arena.spec().shape.end());
@@ -290,13 +293,13 @@ Status TensorScheduler::Impl::Reserve(TensorJob* job) {
   return Status::Ok();
 }
 
-RunWriter* TensorScheduler::Impl::WriterOfThread() {
-  const size_t slot = ThreadSlot();
-  if (slot == kThreadSlots) return nullptr;
-  std::atomic<RunWriter*>& place = writers[slot];
-  RunWriter* writer = place.load(std::memory_order_acquire);
+batch::RunWriter* TensorScheduler::Impl::WriterOfThread() {
+  const size_t slot = metrics::ThreadSlot();
+  if (slot == metrics::kThreadSlots) return nullptr;
+  std::atomic<batch::RunWriter*>& place = writers[slot];
+  batch::RunWriter* writer = place.load(std::memory_order_acquire);
   if (writer == nullptr) {
-    writer = new (std::nothrow) RunWriter(&*ring);
+    writer = new (std::nothrow) batch::RunWriter(&*ring);
     place.store(writer, std::memory_order_release);
   }
   return writer;
@@ -315,11 +318,11 @@ bool TensorScheduler::Impl::ClientsContend(const TensorJob& job) {
 
 bool TensorScheduler::Impl::TryRing(TensorJob* job) {
   if (!ring || job->rows > small_max || !backlogs[0].empty() || ClientsContend(*job)) return false;
-  RunWriter* const writer = WriterOfThread();
-  Reservation place;
-  const ReserveResult taken = writer != nullptr ? writer->Take(job->rows, &place)
-                                                : ring->Reserve({.rows = job->rows}, &place);
-  if (taken != ReserveResult::kOk) return false;
+  batch::RunWriter* const writer = WriterOfThread();
+  batch::Reservation place;
+  const batch::ReserveResult taken = writer != nullptr ? writer->Take(job->rows, &place)
+                                                       : ring->Reserve({.rows = job->rows}, &place);
+  if (taken != batch::ReserveResult::kOk) return false;
   for (size_t i = 0; i < job->inputs.size(); ++i) {
     const std::span<const std::byte> bytes = job->inputs[i].bytes;
     std::memcpy(slots->inputs()[i].RowOf(place.slot, place.row), bytes.data(), bytes.size());
@@ -391,11 +394,11 @@ void TensorScheduler::Impl::SweepSometimes(Clock::time_point now) {
   Sweep(Priority::kBulk, now, SIZE_MAX);
 }
 
-uint32_t TensorScheduler::Impl::TakeClaimed(const BatchRing::Claimed& claimed,
+uint32_t TensorScheduler::Impl::TakeClaimed(const batch::BatchRing::Claimed& claimed,
                                             Clock::time_point now,
                                             std::vector<TensorPiece>* pieces) {
   uint32_t live = 0;
-  ring->ForEachTicket(claimed, [&](uint32_t row, uint32_t rows, RowTicket*) {
+  ring->ForEachTicket(claimed, [&](uint32_t row, uint32_t rows, batch::RowTicket*) {
     for (const uint32_t end = row + rows; row < end;) {
       TensorJob* const job = owners[claimed.slot * rows_max + row];
       const uint32_t job_rows = job->rows;
@@ -433,7 +436,7 @@ uint32_t TensorScheduler::Impl::RowsNow(Priority priority, Clock::time_point now
 void TensorScheduler::Impl::RunBatch(Priority priority, size_t runner, BatchTurn* turn) {
   std::vector<TensorPiece>& pieces = forward.pieces(runner);
   pieces.clear();
-  BatchRing::Claimed claimed;
+  batch::BatchRing::Claimed claimed;
   const bool from_ring =
       priority == Priority::kInteractive && ring.has_value() && ring->Claim(&claimed);
   const Clock::time_point now = executors.Now();
@@ -477,8 +480,9 @@ void TensorScheduler::Impl::Stop() {
 // ------------------------------------------------------------------------------
 
 Expected<std::unique_ptr<TensorScheduler>> TensorScheduler::Make(
-    TensorSignature signature, std::vector<std::unique_ptr<TensorRunner>> runners,
-    const TensorSchedulerOptions& options, Metrics* metrics) {
+    signature::TensorSignature signature,
+    std::vector<std::unique_ptr<signature::TensorRunner>> runners,
+    const TensorSchedulerOptions& options, metrics::Metrics* metrics) {
   PENSTOCK_CHECK(!runners.empty());
   try {
     const Slots slots = SlotsFor(signature, runners.size(), options);
@@ -493,12 +497,12 @@ TensorScheduler::TensorScheduler(std::unique_ptr<Impl> impl) : impl_(std::move(i
 
 TensorScheduler::~TensorScheduler() { Stop(); }
 
-uint64_t TensorScheduler::BatchBytes(const TensorSignature& signature, size_t runners,
+uint64_t TensorScheduler::BatchBytes(const signature::TensorSignature& signature, size_t runners,
                                      const TensorSchedulerOptions& options) {
   return SlotsFor(signature, runners, options).bytes;
 }
 
-const TensorSignature& TensorScheduler::signature() const { return impl_->signature; }
+const signature::TensorSignature& TensorScheduler::signature() const { return impl_->signature; }
 
 Status TensorScheduler::Submit(TensorJob* job) { return impl_->Submit(job); }
 
@@ -516,4 +520,4 @@ size_t TensorScheduler::replicas() const { return impl_->forward.runners(); }
 uint64_t TensorScheduler::HeldBytes() const { return impl_->forward.HeldBytes(); }
 uint64_t TensorScheduler::ReleaseMemory() { return impl_->forward.ReleaseMemory(); }
 
-}  // namespace penstock
+}  // namespace penstock::sched

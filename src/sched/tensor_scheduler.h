@@ -42,7 +42,7 @@
 #include "sched/tensor_job.h"
 #include "signature/tensor_runner.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 struct TensorSchedulerOptions {
   // Rows, and bytes of inputs, that may wait or be worked on, three quarters of it bulk.
@@ -56,7 +56,7 @@ struct TensorSchedulerOptions {
   double idle_release_s = 0;   // then the runners' memory is released; 0: never
   // Jobs whose results hold NaN or infinity (FP32, FP64) fail.
   bool check_finite = false;
-  ComputeGate* gate = nullptr;             // outlives the scheduler; null: one of its own
+  gate::ComputeGate* gate = nullptr;       // outlives the scheduler; null: one of its own
   std::function<Clock::time_point()> now;  // for tests; null: the steady clock
   bool manual = false;                     // for tests: no threads, Step does the work
   std::string model;                       // value of the label of metrics
@@ -85,16 +85,17 @@ class TensorScheduler {
   // One runner a replica. Allocates the ring's memory and starts the executors. `metrics` outlives
   // the scheduler. kResourceExhausted: memory or threads are short.
   static Expected<std::unique_ptr<TensorScheduler>> Make(
-      TensorSignature signature, std::vector<std::unique_ptr<TensorRunner>> runners,
-      const TensorSchedulerOptions& options, Metrics* metrics);
+      signature::TensorSignature signature,
+      std::vector<std::unique_ptr<signature::TensorRunner>> runners,
+      const TensorSchedulerOptions& options, metrics::Metrics* metrics);
   // What Make allocates for batches, to be admitted before.
-  static uint64_t BatchBytes(const TensorSignature& signature, size_t runners,
+  static uint64_t BatchBytes(const signature::TensorSignature& signature, size_t runners,
                              const TensorSchedulerOptions& options);
   ~TensorScheduler();  // Stop()
   TensorScheduler(const TensorScheduler&) = delete;
   TensorScheduler& operator=(const TensorScheduler&) = delete;
 
-  const TensorSignature& signature() const;
+  const signature::TensorSignature& signature() const;
 
   // OK: the job is taken, and `done` will be called once, within this call if it led. Its inputs
   // are as the signature wants them: types, shapes and bytes. Else `done` is never called:
@@ -122,4 +123,4 @@ class TensorScheduler {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

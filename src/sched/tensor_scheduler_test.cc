@@ -11,7 +11,7 @@
 #include "common/byte_budget.h"
 #include "sched/tensor_fakes.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 using testing::ElementsAre;
@@ -23,7 +23,7 @@ class TensorSchedulerTest : public testing::Test {
   static constexpr uint32_t kWidth = 4;
 
   void MakeDoubling(int32_t max_batch_size, size_t runners = 1) {
-    std::vector<std::unique_ptr<TensorRunner>> made;
+    std::vector<std::unique_ptr<signature::TensorRunner>> made;
     for (size_t i = 0; i < runners; ++i) {
       auto runner = std::make_unique<DoublingRunner>(kWidth);
       doubling_ = runner.get();
@@ -32,17 +32,19 @@ class TensorSchedulerTest : public testing::Test {
     Make(DoublingRunner::Signature(kWidth, max_batch_size), std::move(made));
   }
   // Any shapes: one input of `type` and an output like it.
-  void MakeEcho(ElementType type, std::vector<DimensionRange> shape, int32_t max_batch_size) {
-    TensorSignature signature;
+  void MakeEcho(signature::ElementType type, std::vector<signature::DimensionRange> shape,
+                int32_t max_batch_size) {
+    signature::TensorSignature signature;
     signature.inputs = {{"in", type, shape}};
     signature.outputs = {{"out", type, shape}};
     signature.max_batch_size = max_batch_size;
-    std::vector<std::unique_ptr<TensorRunner>> made;
+    std::vector<std::unique_ptr<signature::TensorRunner>> made;
     made.push_back(std::make_unique<EchoRunner>());
     echo_ = static_cast<EchoRunner*>(made[0].get());
     Make(std::move(signature), std::move(made));
   }
-  void Make(TensorSignature signature, std::vector<std::unique_ptr<TensorRunner>> runners) {
+  void Make(signature::TensorSignature signature,
+            std::vector<std::unique_ptr<signature::TensorRunner>> runners) {
     options_.model = "m";
     auto scheduler =
         TensorScheduler::Make(std::move(signature), std::move(runners), options_, &metrics_);
@@ -61,7 +63,7 @@ class TensorSchedulerTest : public testing::Test {
     }
   }
 
-  Metrics metrics_;
+  metrics::Metrics metrics_;
   TensorSchedulerOptions options_{.manual = true};
   DoublingRunner* doubling_ = nullptr;
   EchoRunner* echo_ = nullptr;
@@ -195,9 +197,9 @@ TEST_F(TensorSchedulerTest, OneBadJobOf64CostsFewRuns) {
 }
 
 TEST_F(TensorSchedulerTest, OneBadJobOfVaryingShapesCostsFewRuns) {
-  MakeEcho(ElementType::kBytes, {{1, -1}, {1, 1}}, 64);
+  MakeEcho(signature::ElementType::kBytes, {{1, -1}, {1, 1}}, 64);
   const std::byte bad{'!'};
-  echo_->fails = [&](std::span<const TensorData> inputs) {
+  echo_->fails = [&](std::span<const signature::TensorData> inputs) {
     return std::ranges::find(inputs[0].bytes, bad) != inputs[0].bytes.end();
   };
   std::vector<std::unique_ptr<TestTensorJob>> jobs;
@@ -386,7 +388,7 @@ TEST_F(TensorSchedulerTest, CheckFiniteFailsTheRowsJob) {
 }
 
 TEST_F(TensorSchedulerTest, RowsOfOneShapeShareABatch) {
-  MakeEcho(ElementType::kInt32, {{1, -1}, {0, -1}}, 8);
+  MakeEcho(signature::ElementType::kInt32, {{1, -1}, {0, -1}}, 8);
   std::vector<std::unique_ptr<TestTensorJob>> jobs;
   for (const int64_t width : {2, 3, 2, 0, 2}) {
     auto job = std::make_unique<TestTensorJob>(1);
@@ -409,7 +411,7 @@ TEST_F(TensorSchedulerTest, RowsOfOneShapeShareABatch) {
 }
 
 TEST_F(TensorSchedulerTest, JobsOfVaryingShapesAreSplitToo) {
-  MakeEcho(ElementType::kInt32, {{1, -1}, {1, -1}}, 8);
+  MakeEcho(signature::ElementType::kInt32, {{1, -1}, {1, -1}}, 8);
   auto job = std::make_unique<TestTensorJob>(1);
   std::vector<int32_t> x(20 * 3);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<int32_t>(i);
@@ -424,7 +426,7 @@ TEST_F(TensorSchedulerTest, JobsOfVaryingShapesAreSplitToo) {
 }
 
 TEST_F(TensorSchedulerTest, Strings) {
-  MakeEcho(ElementType::kBytes, {{1, -1}, {2, 2}}, 4);
+  MakeEcho(signature::ElementType::kBytes, {{1, -1}, {2, 2}}, 4);
   const auto job_of = [&](int64_t rows, const std::vector<std::string>& strings) {
     auto job = std::make_unique<TestTensorJob>(1);
     job->AddInput({rows, 2}, BytesOf(strings));
@@ -453,7 +455,7 @@ TEST_F(TensorSchedulerTest, EveryJobGetsItsOwnStrings) {
   constexpr uint32_t kRows = 16;
   Clock::time_point now{std::chrono::seconds(1)};
   options_.now = [&] { return now; };
-  MakeEcho(ElementType::kBytes, {{1, -1}, {2, 2}}, kRows);
+  MakeEcho(signature::ElementType::kBytes, {{1, -1}, {2, 2}}, kRows);
   echo_->before_run = [&](int64_t rows) {
     EXPECT_LE(rows, kRows);
     now += rows * std::chrono::milliseconds(10);
@@ -487,7 +489,7 @@ TEST_F(TensorSchedulerTest, EveryJobGetsItsOwnStrings) {
 }
 
 TEST_F(TensorSchedulerTest, WithoutBatchesARequestIsARun) {
-  MakeEcho(ElementType::kFp32, {{1, -1}, {1, -1}}, 0);
+  MakeEcho(signature::ElementType::kFp32, {{1, -1}, {1, -1}}, 0);
   std::vector<std::unique_ptr<TestTensorJob>> jobs;
   for (int i = 1; i < 4; ++i) {
     auto job = std::make_unique<TestTensorJob>(1);
@@ -533,7 +535,7 @@ TEST_F(TensorSchedulerTest, StopFinishesWhatWasTaken) {
 
 TEST_F(TensorSchedulerTest, BatchBytesAreTold) {
   options_.ring_bytes_max = 1 << 20;
-  const TensorSignature signature = DoublingRunner::Signature(kWidth, 64);
+  const signature::TensorSignature signature = DoublingRunner::Signature(kWidth, 64);
   // Eight of the ring and one of the runner: x and y of 1024 bytes, sums of 256.
   EXPECT_EQ(TensorScheduler::BatchBytes(signature, 1, options_), 9u * 2304);
   options_.ring_bytes_max = 5 * 2304;
@@ -546,8 +548,8 @@ TEST_F(TensorSchedulerTest, BatchBytesAreTold) {
 TEST(TensorSchedulerThreads, NothingIsLostOrMixedUp) {
   constexpr uint32_t kWidth = 5;
   constexpr int kThreads = 4, kJobs = 2000;
-  Metrics metrics;
-  std::vector<std::unique_ptr<TensorRunner>> runners;
+  metrics::Metrics metrics;
+  std::vector<std::unique_ptr<signature::TensorRunner>> runners;
   for (int i = 0; i < 2; ++i) runners.push_back(std::make_unique<DoublingRunner>(kWidth));
   auto scheduler = TensorScheduler::Make(DoublingRunner::Signature(kWidth, 32), std::move(runners),
                                          {.lead_s_max = 1, .model = "m"}, &metrics);
@@ -592,4 +594,4 @@ TEST(TensorSchedulerThreads, NothingIsLostOrMixedUp) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sched

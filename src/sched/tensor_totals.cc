@@ -1,6 +1,6 @@
 #include "sched/tensor_totals.h"
 
-namespace penstock {
+namespace penstock::sched {
 namespace {
 
 void Add(Clock::duration took, TensorStatistics::Times* times) {
@@ -46,4 +46,4 @@ TensorStatistics TensorTotals::Read() const {
   return all;
 }
 
-}  // namespace penstock
+}  // namespace penstock::sched

@@ -10,7 +10,7 @@
 #include "common/request_context.h"
 #include "sched/tensor_scheduler.h"
 
-namespace penstock {
+namespace penstock::sched {
 
 class TensorTotals {
  public:
@@ -45,4 +45,4 @@ class TensorTotals {
   TensorStatistics runs_;  // guarded by mutex_; all but the three above
 };
 
-}  // namespace penstock
+}  // namespace penstock::sched

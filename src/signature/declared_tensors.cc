@@ -8,7 +8,7 @@
 
 #include "signature/tensor_spec.h"
 
-namespace penstock {
+namespace penstock::signature {
 namespace {
 
 constexpr int64_t kAny = -1;
@@ -323,4 +323,4 @@ std::unique_ptr<TensorRunner> NewDeclaredRunner(std::unique_ptr<TensorRunner> ru
   return std::make_unique<DeclaredRunner>(std::move(runner), model, declared);
 }
 
-}  // namespace penstock
+}  // namespace penstock::signature

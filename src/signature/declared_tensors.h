@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "signature/tensor_runner.h"
 
-namespace penstock {
+namespace penstock::signature {
 
 struct DeclaredTensor {
   std::string name;
@@ -49,4 +49,4 @@ std::unique_ptr<TensorRunner> NewDeclaredRunner(std::unique_ptr<TensorRunner> ru
                                                 const TensorSignature& model,
                                                 const DeclaredTensors& declared);
 
-}  // namespace penstock
+}  // namespace penstock::signature

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-namespace penstock {
+namespace penstock::signature {
 namespace {
 
 using ::testing::ElementsAre;
@@ -183,4 +183,4 @@ TEST(DeclaredTensorsTest, OutputsLeftOut) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::signature

@@ -4,7 +4,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::signature {
 namespace {
 
 struct Row {
@@ -42,4 +42,4 @@ std::optional<ElementType> ElementTypeOf(std::string_view name) {
   return std::nullopt;
 }
 
-}  // namespace penstock
+}  // namespace penstock::signature

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::signature {
 
 enum class ElementType : uint8_t {
   kBool,
@@ -34,4 +34,4 @@ const char* ElementTypeName(ElementType type);
 // nullopt: there is no such type. Names are upper case.
 std::optional<ElementType> ElementTypeOf(std::string_view name);
 
-}  // namespace penstock
+}  // namespace penstock::signature

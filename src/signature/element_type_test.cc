@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::signature {
 namespace {
 
 TEST(ElementTypeTest, NamesAndSizes) {
@@ -26,4 +26,4 @@ TEST(ElementTypeTest, ANameGivesItsType) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::signature

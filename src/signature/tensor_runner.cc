@@ -1,6 +1,6 @@
 #include "signature/tensor_runner.h"
 
-namespace penstock {
+namespace penstock::signature {
 namespace {
 
 bool HasFixedRows(const TensorSpec& spec) {
@@ -30,4 +30,4 @@ std::vector<int64_t> TensorSignature::RowShape(const TensorSpec& spec) {
   return shape;
 }
 
-}  // namespace penstock
+}  // namespace penstock::signature

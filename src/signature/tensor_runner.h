@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "signature/tensor_spec.h"
 
-namespace penstock {
+namespace penstock::signature {
 
 // What a tensor model takes and gives.
 struct TensorSignature {
@@ -59,4 +59,4 @@ class TensorRunner {
   virtual uint64_t ReleaseMemory() { return 0; }
 };
 
-}  // namespace penstock
+}  // namespace penstock::signature

@@ -4,7 +4,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::signature {
 
 bool TensorSpec::fixed() const {
   if (!shape) return false;
@@ -68,4 +68,4 @@ std::optional<uint64_t> ElementCount(std::span<const int64_t> shape) {
   return none ? 0 : count;
 }
 
-}  // namespace penstock
+}  // namespace penstock::signature

@@ -9,7 +9,7 @@
 
 #include "signature/element_type.h"
 
-namespace penstock {
+namespace penstock::signature {
 
 // How many elements a dimension has.
 struct DimensionRange {
@@ -42,4 +42,4 @@ std::string ShapeText(std::span<const int64_t> shape);
 // Elements of a shape; nullopt: a dimension is negative, or the product is over 2^59.
 std::optional<uint64_t> ElementCount(std::span<const int64_t> shape);
 
-}  // namespace penstock
+}  // namespace penstock::signature

@@ -4,7 +4,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 
 Status AddedTokenMatcher::Build(const std::vector<AddedToken>& tokens, bool normalized) {
   tokens_ = &tokens;
@@ -53,10 +53,10 @@ Status AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t en
   if (!longest_.empty()) longest_.Find(all.substr(begin), &matches);
   const auto before = [&](uint32_t at) {
     int length;
-    return UnicodeProps(DecodeUtf8Before(all.data() + at, &length));
+    return unicode::UnicodeProps(unicode::DecodeUtf8Before(all.data() + at, &length));
   };
   const auto after = [&](uint32_t at, int* length) {
-    return UnicodeProps(DecodeUtf8(all.data() + at, length));
+    return unicode::UnicodeProps(unicode::DecodeUtf8(all.data() + at, length));
   };
   uint32_t spaces_begin = 0, spaces_end = 0;  // of the last run that a token took on its right
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
@@ -80,22 +80,22 @@ Status AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t en
     uint32_t start = at, stop = at + uint32_t(length);
     at = stop;
     int char_length = 0;
-    if (token.single_word && ((start > begin && (before(start) & kUniWord)) ||
-                              (stop < end && (after(stop, &char_length) & kUniWord)))) {
+    if (token.single_word && ((start > begin && (before(start) & unicode::kUniWord)) ||
+                              (stop < end && (after(stop, &char_length) & unicode::kUniWord)))) {
       continue;
     }
     if (token.lstrip) {
       // Not into what an earlier token took.
-      while (start > begin && start > done && (before(start) & kUniSpace)) {
+      while (start > begin && start > done && (before(start) & unicode::kUniSpace)) {
         do --start;
-        while (IsUtf8Continuation(static_cast<unsigned char>(all[start])));
+        while (unicode::IsUtf8Continuation(static_cast<unsigned char>(all[start])));
       }
     }
     if (token.rstrip) {
       // A match within a run of spaces goes to its end, which was found before.
       const uint32_t from = stop;
       if (from >= spaces_begin && from < spaces_end) stop = spaces_end;
-      while (stop < end && (after(stop, &char_length) & kUniSpace)) stop += char_length;
+      while (stop < end && (after(stop, &char_length) & unicode::kUniSpace)) stop += char_length;
       spaces_begin = from;
       spaces_end = stop;
     }
@@ -112,4 +112,4 @@ Status AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t en
   return {};
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

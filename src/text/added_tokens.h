@@ -12,7 +12,7 @@
 #include "text/token_automaton.h"
 #include "text/vocabulary.h"
 
-namespace penstock {
+namespace penstock::text {
 
 struct AddedToken {
   std::string content;
@@ -43,4 +43,4 @@ class AddedTokenMatcher {
   bool starts_[256] = {};
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

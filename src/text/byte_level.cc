@@ -4,7 +4,7 @@
 
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 struct Alphabet {
@@ -20,7 +20,7 @@ struct Alphabet {
           (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
       chars[b] = printable ? char32_t(b) : next++;
       bytes[chars[b]] = int16_t(b);
-      AppendUtf8(chars[b], &utf8[b]);
+      unicode::AppendUtf8(chars[b], &utf8[b]);
     }
   }
 };
@@ -40,7 +40,7 @@ bool ByteLevelToBytes(std::string_view token, std::string* bytes) {
   const size_t size = bytes->size();
   for (size_t at = 0; at < token.size();) {
     int length;
-    const int byte = ByteOfByteLevelChar(DecodeUtf8(token.data() + at, &length));
+    const int byte = ByteOfByteLevelChar(unicode::DecodeUtf8(token.data() + at, &length));
     if (byte < 0) {
       bytes->resize(size);
       return false;
@@ -51,4 +51,4 @@ bool ByteLevelToBytes(std::string_view token, std::string* bytes) {
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

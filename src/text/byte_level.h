@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::text {
 
 // Character that stands for `byte`: itself if printable, else U+0100 upwards in byte order.
 char32_t ByteLevelChar(unsigned char byte);
@@ -17,4 +17,4 @@ std::string_view ByteLevelUtf8(unsigned char byte);
 // alphabet.
 bool ByteLevelToBytes(std::string_view token, std::string* bytes);
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -6,7 +6,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 // Characters to try out: the scripts that put spaces between words.
@@ -19,24 +19,26 @@ constexpr struct {
     {0xAC00, 0xD7A4},  // Hangul syllables
 };
 
-constexpr uint32_t kWordCategories = 1u << kCatLu | 1u << kCatLl | 1u << kCatLo | 1u << kCatNd;
+constexpr uint32_t kWordCategories =
+    1u << unicode::kCatLu | 1u << unicode::kCatLl | 1u << unicode::kCatLo | 1u << unicode::kCatNd;
 
 bool IsWordCharacter(char32_t c) {
-  const uint32_t props = UnicodeProps(c);
-  return (kWordCategories >> (props & kUniCategoryMask) & 1) != 0 && !(props & kUniCombining) &&
-         GraphemeBreakOf(props) != GraphemeBreak::kPrepend;
+  const uint32_t props = unicode::UnicodeProps(c);
+  return (kWordCategories >> (props & unicode::kUniCategoryMask) & 1) != 0 &&
+         !(props & unicode::kUniCombining) &&
+         unicode::GraphemeBreakOf(props) != unicode::GraphemeBreak::kPrepend;
 }
 
 // Unified ideographs, which BertNormalizer sets apart. All are three bytes, with leads E4 to E9.
 bool IsHanAt(std::string_view text, size_t at) {
   if (at + 3 > text.size()) return false;
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  if (byte(0) < 0xE4 || byte(0) > 0xE9 || !IsUtf8Continuation(byte(1)) ||
-      !IsUtf8Continuation(byte(2))) {
+  if (byte(0) < 0xE4 || byte(0) > 0xE9 || !unicode::IsUtf8Continuation(byte(1)) ||
+      !unicode::IsUtf8Continuation(byte(2))) {
     return false;
   }
   int length = 0;
-  const char32_t c = DecodeUtf8(text.data() + at, &length);
+  const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
   return c >= 0x4E00 && c <= 0x9FFF;
 }
 
@@ -50,8 +52,10 @@ bool HasHan(std::string_view text) {
 bool HasSpace(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     int length = 0;
-    const char32_t c = DecodeUtf8(text.data() + at, &length);
-    if ((UnicodeProps(c) & (kUniSpace | kUniRegexSpace | kUniBertSpace)) || c == 0x2581) {
+    const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
+    if ((unicode::UnicodeProps(c) &
+         (unicode::kUniSpace | unicode::kUniRegexSpace | unicode::kUniBertSpace)) ||
+        c == 0x2581) {
       return true;
     }
     at += length;
@@ -90,7 +94,7 @@ class Probe {
   // Whether `c` between spaces is normalised by itself, to a form without spaces.
   bool StaysByItself(char32_t c) {
     std::string alone;
-    AppendUtf8(c, &alone);
+    unicode::AppendUtf8(c, &alone);
     const std::string whole = Normalized("a " + alone + " a");
     alone = Normalized(alone);
     if (alone.empty() || whole != word_ + space_ + alone + space_ + word_) return false;
@@ -110,7 +114,7 @@ bool UpsetsCuts(const AddedToken& token, const std::vector<bool>& solid) {
   if (token.rstrip) return true;
   for (const std::string& text : {token.content, token.pattern}) {
     int length = 0;
-    const char32_t first = DecodeUtf8(text.data(), &length);
+    const char32_t first = unicode::DecodeUtf8(text.data(), &length);
     if (first < solid.size() && solid[first] && IsWordCharacter(first)) return true;
     if (!HasSpace(text)) continue;
     // Runs of spaces are never single ones; anything else with a space could match across.
@@ -165,15 +169,15 @@ bool CutPoints::SpaceCut(std::string_view text, size_t at) const {
   const size_t after = at + 1;
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   size_t length = 0, bad = 0;
-  ScanUtf8(text.substr(after, 4), &length, &bad);
+  unicode::ScanUtf8(text.substr(after, 4), &length, &bad);
   if (length == 0) return false;
   int read = 0;
-  const char32_t next = DecodeUtf8(text.data() + after, &read);
+  const char32_t next = unicode::DecodeUtf8(text.data() + after, &read);
   if (!IsSolid(next) || !IsWordCharacter(next)) return false;
   size_t before = at - 1;
-  while (before > 0 && at - before < 4 && IsUtf8Continuation(bytes[before])) --before;
+  while (before > 0 && at - before < 4 && unicode::IsUtf8Continuation(bytes[before])) --before;
   if (!IsValidUtf8(text.substr(before, at - before))) return false;
-  const char32_t last = DecodeUtf8(text.data() + before, &read);
+  const char32_t last = unicode::DecodeUtf8(text.data() + before, &read);
   return before + size_t(read) == at && IsSolid(last);
 }
 
@@ -192,4 +196,4 @@ size_t CutPoints::Before(std::string_view text, size_t low, size_t high, bool bo
   return std::string_view::npos;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

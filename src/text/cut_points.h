@@ -23,7 +23,7 @@
 #include "text/normalizers.h"
 #include "text/pre_tokenizers.h"
 
-namespace penstock {
+namespace penstock::text {
 
 struct TokenizerParts;
 
@@ -46,4 +46,4 @@ class CutPoints {
   std::vector<bool> solid_;  // by code point: may stand beside a cut
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

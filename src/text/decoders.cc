@@ -6,7 +6,7 @@
 #include "text/byte_level.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 using Sink = DecodeStep::Sink;
@@ -137,11 +137,11 @@ class ByteLevelStep : public WholeTokenStep {
     if (!ByteLevelToBytes(token, &bytes_)) bytes_.append(token);
     for (;;) {
       size_t valid = 0, bad = 0;
-      const Utf8Tail tail = ScanUtf8(bytes_, &valid, &bad);
+      const unicode::Utf8Tail tail = unicode::ScanUtf8(bytes_, &valid, &bad);
       Give(std::string_view(bytes_).substr(0, valid), sink);
-      if (tail == Utf8Tail::kInvalid) Give("\xEF\xBF\xBD", sink);
-      bytes_.erase(0, valid + (tail == Utf8Tail::kInvalid ? bad : 0));
-      if (tail != Utf8Tail::kInvalid) return;
+      if (tail == unicode::Utf8Tail::kInvalid) Give("\xEF\xBF\xBD", sink);
+      bytes_.erase(0, valid + (tail == unicode::Utf8Tail::kInvalid ? bad : 0));
+      if (tail != unicode::Utf8Tail::kInvalid) return;
     }
   }
   void Done(Sink* sink) override {
@@ -338,20 +338,20 @@ class StripStep : public DecodeStep {
 
 class ReplaceStep : public WholeTokenStep {
  public:
-  ReplaceStep(const Regex& pattern, const std::string& content)
+  ReplaceStep(const regex::Regex& pattern, const std::string& content)
       : pattern_(pattern), content_(content) {}
   void CountsIn(const size_t* pushed_bytes) override { pushed_bytes_ = pushed_bytes; }
 
  protected:
   void Token(std::string_view token, Sink* sink) override {
-    std::vector<ByteRange> matches;
+    std::vector<regex::ByteRange> matches;
     if (!pattern_.FindAll(token, &matches)) matches.clear();
     const size_t added = matches.size() * content_.size();
     if (made_ + added > GrowthLimit(*pushed_bytes_)) matches.clear();
     if (!matches.empty()) made_ += added;
     std::string text;
     size_t last = 0;
-    for (const ByteRange& match : matches) {
+    for (const regex::ByteRange& match : matches) {
       text.append(token.substr(last, match.begin - last));
       text.append(content_);
       last = match.end;
@@ -361,7 +361,7 @@ class ReplaceStep : public WholeTokenStep {
   }
 
  private:
-  const Regex& pattern_;
+  const regex::Regex& pattern_;
   const std::string& content_;
   const size_t* pushed_bytes_ = nullptr;
   size_t made_ = 0;  // bytes of content put into this run
@@ -424,7 +424,7 @@ std::unique_ptr<DecoderSpec> MakeStripDecoder(std::string content, size_t start,
     return std::make_unique<StripStep>(content, start, stop);
   });
 }
-std::unique_ptr<DecoderSpec> MakeReplaceDecoder(Regex pattern, std::string content) {
+std::unique_ptr<DecoderSpec> MakeReplaceDecoder(regex::Regex pattern, std::string content) {
   return SpecOf([pattern = std::move(pattern), content = std::move(content)] {
     return std::make_unique<ReplaceStep>(pattern, content);
   });
@@ -482,4 +482,4 @@ void DecodeRun::Finish() {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

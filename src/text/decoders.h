@@ -13,7 +13,7 @@
 #include "common/status.h"
 #include "regex/regex.h"
 
-namespace penstock {
+namespace penstock::text {
 
 // The state of one decoding run through a step. Not shared between runs.
 class DecodeStep {
@@ -62,7 +62,7 @@ std::unique_ptr<DecoderSpec> MakeFuseDecoder();
 std::unique_ptr<DecoderSpec> MakeStripDecoder(std::string content, size_t start, size_t stop);
 // Leaves a token as it is where the pattern takes too many steps, or where the result would exceed
 // GrowthLimit (work.h) of all tokens so far.
-std::unique_ptr<DecoderSpec> MakeReplaceDecoder(Regex pattern, std::string content);
+std::unique_ptr<DecoderSpec> MakeReplaceDecoder(regex::Regex pattern, std::string content);
 std::unique_ptr<DecoderSpec> MakeCtcDecoder(std::string pad, std::string delimiter, bool cleanup);
 
 using DecoderChain = std::vector<std::unique_ptr<DecoderSpec>>;
@@ -93,4 +93,4 @@ class DecodeRun {
   std::string text_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

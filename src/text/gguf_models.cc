@@ -10,7 +10,7 @@
 #include "text/tokenizer_loader.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
@@ -47,11 +47,11 @@ std::vector<uint32_t> Ranks(const std::vector<double>& scores) {
 
 }  // namespace
 
-Expected<std::unique_ptr<TokenizerModel>> MakeGgufBpe(const GgufMetadata& metadata,
+Expected<std::unique_ptr<TokenizerModel>> MakeGgufBpe(const files::GgufMetadata& metadata,
                                                       const GgufTokens& tokens,
                                                       const GgufPreKind& kind) {
   PENSTOCK_ASSIGN_OR_RETURN(Vocabulary vocabulary, MakeGgufVocabulary(tokens.texts));
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufStrings strings, metadata.GetStrings(kMergesKey));
+  PENSTOCK_ASSIGN_OR_RETURN(const files::GgufStrings strings, metadata.GetStrings(kMergesKey));
   if (strings.size() > kMaxMerges) {
     return Status::Unsupported(std::string(kMergesKey) + ": more than 8 Mi merges",
                                std::string(kMergesKey));
@@ -158,4 +158,4 @@ Expected<std::unique_ptr<TokenizerModel>> MakeGgufUnigram(const GgufTokens& toke
       std::make_unique<UnigramModel>(std::move(vocabulary), std::move(scores), unk_id, bytes));
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

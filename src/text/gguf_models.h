@@ -9,13 +9,13 @@
 #include "text/gguf_tokens.h"
 #include "text/tokenizer_model.h"
 
-namespace penstock {
+namespace penstock::text {
 
 // Bytes of a token of "llama" that others merge to; SentencePiece writes 16 characters at most.
 inline constexpr size_t kSentencePieceBytesMax = 256;
 
 // "gpt2": merges are strings, "left right", in the order in which they go.
-Expected<std::unique_ptr<TokenizerModel>> MakeGgufBpe(const GgufMetadata& metadata,
+Expected<std::unique_ptr<TokenizerModel>> MakeGgufBpe(const files::GgufMetadata& metadata,
                                                       const GgufTokens& tokens,
                                                       const GgufPreKind& kind);
 
@@ -35,4 +35,4 @@ std::string WordPieceSpelling(std::string_view text, GgufTokenType type);
 // "t5".
 Expected<std::unique_ptr<TokenizerModel>> MakeGgufUnigram(const GgufTokens& tokens, int32_t unk_id);
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -11,7 +11,7 @@
 #include "text/gguf_pre_kinds.h"
 #include "text/gguf_test_tokens.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -318,4 +318,4 @@ TEST_F(GgufVocabularies, AStory) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::text

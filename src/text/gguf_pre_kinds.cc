@@ -6,7 +6,7 @@
 #include "common/printable.h"
 #include "unicode/unicode.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 enum class Cut {
@@ -155,9 +155,10 @@ Expected<std::unique_ptr<PreTokenizer>> MakeStep(const CutStep& step) {
   using Result = std::unique_ptr<PreTokenizer>;
   switch (step.cut) {
     case Cut::kPattern: {
-      PENSTOCK_ASSIGN_OR_RETURN(Regex regex, Regex::Compile(step.pattern));
-      return Result(std::make_unique<SplitPreTokenizer>(
-          std::move(regex), KnownPattern::Find(step.pattern), SplitBehavior::kIsolated, false));
+      PENSTOCK_ASSIGN_OR_RETURN(regex::Regex regex, regex::Regex::Compile(step.pattern));
+      return Result(std::make_unique<SplitPreTokenizer>(std::move(regex),
+                                                        regex::KnownPattern::Find(step.pattern),
+                                                        SplitBehavior::kIsolated, false));
     }
     case Cut::kGpt2: {
       auto split = std::make_unique<ByteLevelPreTokenizer>(false, true);
@@ -165,11 +166,11 @@ Expected<std::unique_ptr<PreTokenizer>> MakeStep(const CutStep& step) {
       return Result(std::move(split));
     }
     case Cut::kDigit:
-      return Result(std::make_unique<ClassSplit>(kUniNumeric, SplitBehavior::kIsolated));
+      return Result(std::make_unique<ClassSplit>(unicode::kUniNumeric, SplitBehavior::kIsolated));
     case Cut::kDigitRuns:
-      return Result(std::make_unique<ClassSplit>(kUniNumeric, SplitBehavior::kContiguous));
+      return Result(std::make_unique<ClassSplit>(unicode::kUniNumeric, SplitBehavior::kContiguous));
     case Cut::kPunctuationRuns:
-      return Result(std::make_unique<ClassSplit>(kUniPunct, SplitBehavior::kContiguous));
+      return Result(std::make_unique<ClassSplit>(unicode::kUniPunct, SplitBehavior::kContiguous));
     case Cut::kSpelling:
       return Result(std::make_unique<ByteLevelPreTokenizer>(false, true));
   }
@@ -211,4 +212,4 @@ Expected<GgufPreKind> MakeGgufPreKind(std::string_view name) {
   return kind;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -13,7 +13,7 @@
 #include "common/status.h"
 #include "text/pre_tokenizers.h"
 
-namespace penstock {
+namespace penstock::text {
 
 struct GgufPreKind {
   std::vector<std::unique_ptr<PreTokenizer>> steps;
@@ -31,4 +31,4 @@ Expected<GgufPreKind> MakeGgufPreKind(std::string_view name);
 // All names, sorted.
 std::vector<std::string_view> GgufPreKindNames();
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -17,44 +17,44 @@
 #include "text/normalized_text.h"
 #include "text/tokenizer.h"
 
-namespace penstock {
+namespace penstock::text {
 
 inline std::string RawStrings(const std::vector<std::string>& texts) {
   std::string bytes;
-  for (const std::string& text : texts) bytes += RawText(text);
-  return RawArray(GgufType::kString, texts.size(), bytes);
+  for (const std::string& text : texts) bytes += files::RawText(text);
+  return files::RawArray(files::GgufType::kString, texts.size(), bytes);
 }
 template <typename T>
-std::string RawNumbers(GgufType type, const std::vector<T>& numbers) {
+std::string RawNumbers(files::GgufType type, const std::vector<T>& numbers) {
   std::string bytes;
-  for (const T number : numbers) bytes += Raw(number);
-  return RawArray(type, numbers.size(), bytes);
+  for (const T number : numbers) bytes += files::Raw(number);
+  return files::RawArray(type, numbers.size(), bytes);
 }
 
 // The keys of a tokenizer in a GGUF file, by their names after "tokenizer.ggml.".
 class GgufTokenizerKeys {
  public:
-  GgufTokenizerKeys& Set(const std::string& name, GgufType type, std::string value) {
+  GgufTokenizerKeys& Set(const std::string& name, files::GgufType type, std::string value) {
     keys_["tokenizer.ggml." + name] = {type, std::move(value)};
     return *this;
   }
   GgufTokenizerKeys& Text(const std::string& name, std::string_view text) {
-    return Set(name, GgufType::kString, RawText(text));
+    return Set(name, files::GgufType::kString, files::RawText(text));
   }
   GgufTokenizerKeys& Flag(const std::string& name, bool on) {
-    return Set(name, GgufType::kBool, std::string(1, on ? '\1' : '\0'));
+    return Set(name, files::GgufType::kBool, std::string(1, on ? '\1' : '\0'));
   }
   GgufTokenizerKeys& Id(const std::string& name, uint32_t id) {
-    return Set(name + "_token_id", GgufType::kUint32, Raw(id));
+    return Set(name + "_token_id", files::GgufType::kUint32, files::Raw(id));
   }
   GgufTokenizerKeys& Texts(const std::string& name, const std::vector<std::string>& texts) {
-    return Set(name, GgufType::kArray, RawStrings(texts));
+    return Set(name, files::GgufType::kArray, RawStrings(texts));
   }
   GgufTokenizerKeys& Scores(const std::vector<float>& scores) {
-    return Set("scores", GgufType::kArray, RawNumbers(GgufType::kFloat32, scores));
+    return Set("scores", files::GgufType::kArray, RawNumbers(files::GgufType::kFloat32, scores));
   }
   GgufTokenizerKeys& Types(const std::vector<int32_t>& types) {
-    return Set("token_type", GgufType::kArray, RawNumbers(GgufType::kInt32, types));
+    return Set("token_type", files::GgufType::kArray, RawNumbers(files::GgufType::kInt32, types));
   }
   GgufTokenizerKeys& Drop(const std::string& name) {
     keys_.erase("tokenizer.ggml." + name);
@@ -62,23 +62,24 @@ class GgufTokenizerKeys {
   }
   // Keys outside tokenizer.ggml.
   GgufTokenizerKeys& Name(std::string_view name) {
-    keys_["general.name"] = {GgufType::kString, RawText(name)};
+    keys_["general.name"] = {files::GgufType::kString, files::RawText(name)};
     return *this;
   }
 
   std::string File() const {
     std::vector<std::string> raw;
-    for (const auto& [key, value] : keys_) raw.push_back(RawKey(key, value.first, value.second));
-    return RawGguf(raw, {}, "");
+    for (const auto& [key, value] : keys_)
+      raw.push_back(files::RawKey(key, value.first, value.second));
+    return files::RawGguf(raw, {}, "");
   }
   Expected<std::unique_ptr<Tokenizer>> Load() const {
     const std::string file = File();
-    PENSTOCK_ASSIGN_OR_RETURN(const GgufFile parsed, ParseGguf(BytesOf(file)));
+    PENSTOCK_ASSIGN_OR_RETURN(const files::GgufFile parsed, files::ParseGguf(files::BytesOf(file)));
     return TokenizerFromGguf(parsed.metadata);
   }
 
  private:
-  std::map<std::string, std::pair<GgufType, std::string>> keys_;
+  std::map<std::string, std::pair<files::GgufType, std::string>> keys_;
 };
 
 // The bytes of standard base64, which is well formed.
@@ -142,12 +143,12 @@ inline GgufTokenizerKeys KeysOfJson(const std::string& path, const std::string& 
   keys.Flag("add_bos_token", false).Flag("add_eos_token", false).Flag("add_sep_token", false);
   if (!pre.empty()) keys.Text("pre", pre);
   if (!scores.empty()) {
-    keys.Set("scores", GgufType::kArray, RawNumbers(GgufType::kFloat64, score_list));
+    keys.Set("scores", files::GgufType::kArray, RawNumbers(files::GgufType::kFloat64, score_list));
   }
   std::string_view charsmap;
   if (json["normalizer"]["precompiled_charsmap"].get(charsmap) == simdjson::SUCCESS) {
-    keys.Set("precompiled_charsmap", GgufType::kArray,
-             RawNumbers(GgufType::kUint8, BytesOfBase64(charsmap)));
+    keys.Set("precompiled_charsmap", files::GgufType::kArray,
+             RawNumbers(files::GgufType::kUint8, BytesOfBase64(charsmap)));
   }
   simdjson::dom::array merges;
   if (section["merges"].get(merges) == simdjson::SUCCESS) {
@@ -166,4 +167,4 @@ inline GgufTokenizerKeys KeysOfJson(const std::string& path, const std::string& 
   return keys;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

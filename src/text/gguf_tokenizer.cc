@@ -9,7 +9,7 @@
 #include "text/tokenizer_parts.h"
 #include "unicode/unicode.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 constexpr std::string_view kModelKey = "tokenizer.ggml.model";
@@ -21,7 +21,7 @@ struct Around {
 };
 
 // The keys add_..._token, else what `absent` says.
-Expected<Around> ReadAround(const GgufMetadata& metadata, const Around& absent,
+Expected<Around> ReadAround(const files::GgufMetadata& metadata, const Around& absent,
                             const GgufSpecialIds& ids) {
   Around around;
   const struct {
@@ -91,12 +91,13 @@ void LetTakeSpacesBefore(int32_t id, std::vector<AddedToken>* added) {
 std::unique_ptr<Normalizer> SpacesToMarks(bool prefix) {
   std::vector<std::unique_ptr<Normalizer>> parts;
   if (prefix) parts.push_back(std::make_unique<PrependNormalizer>(std::string(kMetaspace)));
-  parts.push_back(std::make_unique<ReplaceNormalizer>(Regex::Literal(" "), std::string(kMetaspace),
+  parts.push_back(std::make_unique<ReplaceNormalizer>(regex::Regex::Literal(" "),
+                                                      std::string(kMetaspace),
                                                       ReplaceNormalizer::CutRuleOfLiteral(" ")));
   return std::make_unique<SequenceNormalizer>(std::move(parts));
 }
 
-Expected<TokenizerParts> BpeParts(const GgufMetadata& metadata) {
+Expected<TokenizerParts> BpeParts(const files::GgufMetadata& metadata) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string_view pre,
                             metadata.GetStringOr("tokenizer.ggml.pre", "default"));
   PENSTOCK_ASSIGN_OR_RETURN(GgufPreKind kind, MakeGgufPreKind(pre));
@@ -109,7 +110,7 @@ Expected<TokenizerParts> BpeParts(const GgufMetadata& metadata) {
   PENSTOCK_ASSIGN_OR_RETURN(const Around around, ReadAround(metadata, absent, ids));
   TokenizerParts parts;
   PENSTOCK_ASSIGN_OR_RETURN(parts.model, MakeGgufBpe(metadata, tokens, kind));
-  if (kind.nfc) parts.normalizer = std::make_unique<FormNormalizer>(NormalForm::kNfc);
+  if (kind.nfc) parts.normalizer = std::make_unique<FormNormalizer>(unicode::NormalForm::kNfc);
   parts.pre_tokenizers = std::move(kind.steps);
   PENSTOCK_ASSIGN_OR_RETURN(parts.added, MakeGgufAddedTokens(metadata, tokens));
   if (kind.mask_lstrip) LetTakeSpacesBefore(ids.mask, &parts.added);
@@ -119,7 +120,7 @@ Expected<TokenizerParts> BpeParts(const GgufMetadata& metadata) {
 }
 
 // Phi-3's special tokens take the spaces after them, which the format has no key for.
-void LetTakeSpacesAfter(const GgufMetadata& metadata, std::vector<AddedToken>* added) {
+void LetTakeSpacesAfter(const files::GgufMetadata& metadata, std::vector<AddedToken>* added) {
   const auto name = metadata.GetStringOr("general.name", "");
   if (!name.ok()) return;
   std::string lower(*name);
@@ -132,7 +133,7 @@ void LetTakeSpacesAfter(const GgufMetadata& metadata, std::vector<AddedToken>* a
   }
 }
 
-Expected<TokenizerParts> SentencePieceParts(const GgufMetadata& metadata) {
+Expected<TokenizerParts> SentencePieceParts(const files::GgufMetadata& metadata) {
   PENSTOCK_ASSIGN_OR_RETURN(const GgufTokens tokens, GgufTokens::Read(metadata));
   PENSTOCK_ASSIGN_OR_RETURN(
       const GgufSpecialIds ids,
@@ -145,14 +146,14 @@ Expected<TokenizerParts> SentencePieceParts(const GgufMetadata& metadata) {
   PENSTOCK_ASSIGN_OR_RETURN(parts.added, MakeGgufAddedTokens(metadata, tokens));
   LetTakeSpacesAfter(metadata, &parts.added);
   SetTemplate(around, ids, &parts.post);
-  parts.decoder.push_back(MakeReplaceDecoder(Regex::Literal(kMetaspace), " "));
+  parts.decoder.push_back(MakeReplaceDecoder(regex::Regex::Literal(kMetaspace), " "));
   parts.decoder.push_back(MakeByteFallbackDecoder());
   parts.decoder.push_back(MakeFuseDecoder());
   if (prefix) parts.decoder.push_back(MakeStripDecoder(" ", 1, 0));
   return parts;
 }
 
-Expected<TokenizerParts> WordPieceParts(const GgufMetadata& metadata) {
+Expected<TokenizerParts> WordPieceParts(const files::GgufMetadata& metadata) {
   PENSTOCK_ASSIGN_OR_RETURN(GgufTokens tokens, GgufTokens::Read(metadata));
   PENSTOCK_ASSIGN_OR_RETURN(
       GgufSpecialIds ids,
@@ -183,11 +184,11 @@ Expected<TokenizerParts> WordPieceParts(const GgufMetadata& metadata) {
 }
 
 // SentencePiece's map of characters; none where the file has none.
-Expected<std::unique_ptr<Normalizer>> ReadCharsmap(const GgufMetadata& metadata) {
+Expected<std::unique_ptr<Normalizer>> ReadCharsmap(const files::GgufMetadata& metadata) {
   constexpr const char* kKey = "tokenizer.ggml.precompiled_charsmap";
   if (!metadata.Has(kKey)) return std::unique_ptr<Normalizer>();
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufArray array, metadata.GetArray(kKey));
-  if (array.type() != GgufType::kUint8 && array.type() != GgufType::kInt8) {
+  PENSTOCK_ASSIGN_OR_RETURN(const files::GgufArray array, metadata.GetArray(kKey));
+  if (array.type() != files::GgufType::kUint8 && array.type() != files::GgufType::kInt8) {
     return Status::InvalidArgument(std::string(kKey) + " must be an array of bytes", kKey);
   }
   if (array.size() == 0) return std::unique_ptr<Normalizer>();
@@ -200,7 +201,7 @@ Expected<std::unique_ptr<Normalizer>> ReadCharsmap(const GgufMetadata& metadata)
   return std::unique_ptr<Normalizer>(std::make_unique<PrecompiledNormalizer>(*std::move(map)));
 }
 
-Expected<TokenizerParts> UnigramParts(const GgufMetadata& metadata) {
+Expected<TokenizerParts> UnigramParts(const files::GgufMetadata& metadata) {
   using Scheme = MetaspacePreTokenizer::Scheme;
   PENSTOCK_ASSIGN_OR_RETURN(const GgufTokens tokens, GgufTokens::Read(metadata));
   PENSTOCK_ASSIGN_OR_RETURN(
@@ -215,7 +216,7 @@ Expected<TokenizerParts> UnigramParts(const GgufMetadata& metadata) {
   PENSTOCK_ASSIGN_OR_RETURN(parts.model, MakeGgufUnigram(tokens, ids.unk));
   if (one_space) {
     parts.pre_tokenizers.push_back(
-        std::make_unique<ClassSplit>(kUniSpace, SplitBehavior::kRemoved));
+        std::make_unique<ClassSplit>(unicode::kUniSpace, SplitBehavior::kRemoved));
   }
   parts.pre_tokenizers.push_back(std::make_unique<MetaspacePreTokenizer>(
       std::string(kMetaspace), prefix ? Scheme::kAlways : Scheme::kNever, one_space));
@@ -226,7 +227,7 @@ Expected<TokenizerParts> UnigramParts(const GgufMetadata& metadata) {
   return parts;
 }
 
-Expected<TokenizerParts> PartsOf(const GgufMetadata& metadata) {
+Expected<TokenizerParts> PartsOf(const files::GgufMetadata& metadata) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string_view model, metadata.GetString(kModelKey));
   if (model == "gpt2") return BpeParts(metadata);
   if (model == "llama") return SentencePieceParts(metadata);
@@ -239,9 +240,9 @@ Expected<TokenizerParts> PartsOf(const GgufMetadata& metadata) {
 
 }  // namespace
 
-Expected<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const GgufMetadata& metadata) {
+Expected<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const files::GgufMetadata& metadata) {
   PENSTOCK_ASSIGN_OR_RETURN(TokenizerParts parts, PartsOf(metadata));
   return MakeTokenizer(std::move(parts));
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

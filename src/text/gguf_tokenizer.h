@@ -9,11 +9,11 @@
 #include "files/gguf_metadata.h"
 #include "text/tokenizer.h"
 
-namespace penstock {
+namespace penstock::text {
 
 // Copies what it needs out of `metadata`. kUnsupported: a tokenizer or pre-tokenizer of another
 // name, or more than tokenizer_loader.h allows; kInvalidArgument: contents that make no tokenizer.
 // Errors name the key.
-Expected<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const GgufMetadata& metadata);
+Expected<std::unique_ptr<Tokenizer>> TokenizerFromGguf(const files::GgufMetadata& metadata);
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -16,7 +16,7 @@
 #include "text/gguf_pre_kinds.h"
 #include "text/gguf_test_tokens.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 using ::testing::ElementsAre;
@@ -422,8 +422,8 @@ TEST(GgufHostile, CharacterMapsAreChecked) {
   keys.Text("model", "t5").Texts("tokens", {"<pad>", "</s>", "<unk>"}).Types({3, 3, 2});
   EXPECT_EQ(LoadError(keys), "loads");
   const auto with = [&](const std::vector<uint8_t>& map) {
-    return LoadError(
-        keys.Set("precompiled_charsmap", GgufType::kArray, RawNumbers(GgufType::kUint8, map)));
+    return LoadError(keys.Set("precompiled_charsmap", files::GgufType::kArray,
+                              RawNumbers(files::GgufType::kUint8, map)));
   };
   EXPECT_EQ(with({}), "loads");
   EXPECT_THAT(with({1, 2}), HasSubstr("tokenizer.ggml.precompiled_charsmap"));
@@ -440,8 +440,9 @@ TEST(GgufHostile, MutationsDoNoHarm) {
       .Texts("tokens", {"<pad>", "</s>", "<unk>", "▁", "▁a", "ab", "b"})
       .Types({3, 3, 2, 1, 1, 1, 1})
       .Scores({0, 0, 0, -2, -1, -5, -1})
-      .Set("precompiled_charsmap", GgufType::kArray,
-           RawNumbers(GgufType::kUint8, std::vector<uint8_t>{4, 0, 0, 0, 0, 4, 0, 0, 'x', 0}));
+      .Set("precompiled_charsmap", files::GgufType::kArray,
+           RawNumbers(files::GgufType::kUint8,
+                      std::vector<uint8_t>{4, 0, 0, 0, 0, 4, 0, 0, 'x', 0}));
   GgufTokenizerKeys pieces;
   pieces.Text("model", "llama")
       .Texts("tokens", {"<unk>", "<s>", "</s>", "<0x41>", "▁", "a", "b", "ab", "▁ab"})
@@ -465,7 +466,7 @@ TEST(GgufHostile, MutationsDoNoHarm) {
         file[at] = static_cast<char>(file[at] ^ (1 << random() % 8));
       }
     }
-    const auto parsed = ParseGguf(BytesOf(file));
+    const auto parsed = files::ParseGguf(files::BytesOf(file));
     if (!parsed.ok()) continue;
     const auto tokenizer = TokenizerFromGguf(parsed->metadata);
     if (!tokenizer.ok()) {
@@ -505,4 +506,4 @@ TEST(GgufFile, FromFileTakesEitherByItsFirstBytes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::text

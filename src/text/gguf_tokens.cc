@@ -6,7 +6,7 @@
 #include "text/tokenizer_loader.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 constexpr std::string_view kScoresKey = "tokenizer.ggml.scores";
@@ -29,8 +29,8 @@ Status CheckLength(std::string_view key, size_t length, size_t tokens) {
                                  std::string(key));
 }
 
-Status ReadTexts(const GgufMetadata& metadata, GgufTokens* out) {
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufStrings strings, metadata.GetStrings(kGgufTokensKey));
+Status ReadTexts(const files::GgufMetadata& metadata, GgufTokens* out) {
+  PENSTOCK_ASSIGN_OR_RETURN(const files::GgufStrings strings, metadata.GetStrings(kGgufTokensKey));
   if (strings.size() == 0) return Refuse(kGgufTokensKey, "there are no tokens");
   if (strings.size() > size_t(kMaxTokenId) + 1) {
     return Refuse(kGgufTokensKey, "more than 2^24 tokens");
@@ -56,11 +56,11 @@ Status ReadTexts(const GgufMetadata& metadata, GgufTokens* out) {
   return {};
 }
 
-Status ReadTypes(const GgufMetadata& metadata, GgufTokens* out) {
+Status ReadTypes(const files::GgufMetadata& metadata, GgufTokens* out) {
   out->types.assign(out->size(), GgufTokenType::kNormal);
   out->has_types = metadata.Has(kTypesKey);
   if (!out->has_types) return {};
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufNumbers<int64_t> types, metadata.GetInts(kTypesKey));
+  PENSTOCK_ASSIGN_OR_RETURN(const files::GgufNumbers<int64_t> types, metadata.GetInts(kTypesKey));
   PENSTOCK_RETURN_IF_ERROR(CheckLength(kTypesKey, types.size(), out->size()));
   for (size_t i = 0; i < types.size(); ++i) {
     const int64_t type = types[i];
@@ -72,10 +72,11 @@ Status ReadTypes(const GgufMetadata& metadata, GgufTokens* out) {
   return {};
 }
 
-Status ReadScores(const GgufMetadata& metadata, GgufTokens* out) {
+Status ReadScores(const files::GgufMetadata& metadata, GgufTokens* out) {
   out->scores.assign(out->size(), 0);
   if (!metadata.Has(kScoresKey)) return {};
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufNumbers<double> scores, metadata.GetFloats(kScoresKey));
+  PENSTOCK_ASSIGN_OR_RETURN(const files::GgufNumbers<double> scores,
+                            metadata.GetFloats(kScoresKey));
   PENSTOCK_RETURN_IF_ERROR(CheckLength(kScoresKey, scores.size(), out->size()));
   for (size_t i = 0; i < scores.size(); ++i) {
     out->scores[i] = scores[i];
@@ -85,7 +86,7 @@ Status ReadScores(const GgufMetadata& metadata, GgufTokens* out) {
 }
 
 // The id that `key` has, or `absent`.
-Expected<int32_t> ReadId(const GgufMetadata& metadata, const char* name, size_t tokens,
+Expected<int32_t> ReadId(const files::GgufMetadata& metadata, const char* name, size_t tokens,
                          int32_t absent) {
   constexpr int64_t kNone32 = 0xFFFFFFFF;  // -1 in a file that has it as uint32
   if (absent >= 0 && size_t(absent) >= tokens) absent = -1;
@@ -101,7 +102,7 @@ Expected<int32_t> ReadId(const GgufMetadata& metadata, const char* name, size_t 
 
 }  // namespace
 
-Expected<GgufTokens> GgufTokens::Read(const GgufMetadata& metadata) {
+Expected<GgufTokens> GgufTokens::Read(const files::GgufMetadata& metadata) {
   GgufTokens tokens;
   PENSTOCK_RETURN_IF_ERROR(ReadTexts(metadata, &tokens));
   PENSTOCK_RETURN_IF_ERROR(ReadTypes(metadata, &tokens));
@@ -109,7 +110,7 @@ Expected<GgufTokens> GgufTokens::Read(const GgufMetadata& metadata) {
   return tokens;
 }
 
-Expected<GgufSpecialIds> ReadGgufSpecialIds(const GgufMetadata& metadata, size_t tokens,
+Expected<GgufSpecialIds> ReadGgufSpecialIds(const files::GgufMetadata& metadata, size_t tokens,
                                             const GgufSpecialIds& absent) {
   GgufSpecialIds ids;
   const struct {
@@ -145,7 +146,7 @@ Expected<Vocabulary> MakeGgufVocabulary(const std::vector<std::string>& texts) {
   return vocabulary;
 }
 
-Expected<std::vector<AddedToken>> MakeGgufAddedTokens(const GgufMetadata& metadata,
+Expected<std::vector<AddedToken>> MakeGgufAddedTokens(const files::GgufMetadata& metadata,
                                                       const GgufTokens& tokens) {
   PENSTOCK_ASSIGN_OR_RETURN(const GgufSpecialIds ids,
                             ReadGgufSpecialIds(metadata, tokens.size(), {}));
@@ -173,4 +174,4 @@ Expected<std::vector<AddedToken>> MakeGgufAddedTokens(const GgufMetadata& metada
   return added;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -14,7 +14,7 @@
 #include "text/added_tokens.h"
 #include "text/vocabulary.h"
 
-namespace penstock {
+namespace penstock::text {
 
 // Bytes of a token that an error shows.
 inline constexpr size_t kTokenBytesShown = 100;
@@ -35,7 +35,7 @@ struct GgufTokens {
   // A token without text is never found in a text, and decodes to nothing; more are refused.
   static constexpr size_t kEmptyMax = 1 << 16;
 
-  static Expected<GgufTokens> Read(const GgufMetadata& metadata);
+  static Expected<GgufTokens> Read(const files::GgufMetadata& metadata);
   size_t size() const { return texts.size(); }
 
   std::vector<std::string> texts;    // by id, as the file has them
@@ -51,7 +51,7 @@ struct GgufSpecialIds {
 
 // `absent`: those of a file without the keys; those above the last id count as none. In the file,
 // too, -1 (or 2^32 - 1) stands for none.
-Expected<GgufSpecialIds> ReadGgufSpecialIds(const GgufMetadata& metadata, size_t tokens,
+Expected<GgufSpecialIds> ReadGgufSpecialIds(const files::GgufMetadata& metadata, size_t tokens,
                                             const GgufSpecialIds& absent);
 
 // The vocabulary of these texts, without empty ones. kInvalidArgument: two are equal.
@@ -59,7 +59,7 @@ Expected<Vocabulary> MakeGgufVocabulary(const std::vector<std::string>& texts);
 
 // Control tokens and the unknown one are special; user-defined ones are not. In a file without
 // types, the tokens that its keys name are special. All are looked for in the raw text.
-Expected<std::vector<AddedToken>> MakeGgufAddedTokens(const GgufMetadata& metadata,
+Expected<std::vector<AddedToken>> MakeGgufAddedTokens(const files::GgufMetadata& metadata,
                                                       const GgufTokens& tokens);
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -12,7 +12,7 @@
 
 #include "text/tokenizer.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 using simdjson::dom::element;
@@ -168,4 +168,4 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden, testing::ValuesIn(GoldenNames()),
 TEST(TokenizerGoldenFiles, AreThere) { EXPECT_GE(GoldenNames().size(), 20u); }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::text

@@ -13,7 +13,7 @@
 #include "text/token_automaton.h"
 #include "text/tokenizer.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 using ::testing::HasSubstr;
@@ -531,4 +531,4 @@ INSTANTIATE_TEST_SUITE_P(Tokenizers, StopsInside, testing::ValuesIn(StopCases())
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::text

@@ -7,7 +7,7 @@
 #include "common/json.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::text {
 
 // One object of a tokenizer.json and where it stands ("normalizer.normalizers[1]").
 class JsonFields {
@@ -83,4 +83,4 @@ class JsonFields {
   std::string path_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::text {
 
 Status EncodeLimited(const Tokenizer& tokenizer, std::string_view text, size_t limit,
                      TruncationSide side, const EncodeTextFn& encode, LimitedTokens* out) {
@@ -30,4 +30,4 @@ bool PairCanBeCut(const LimitedTokens& first, const LimitedTokens& second, size_
   return limit % 2 == 0 || first.ids.size() <= limit || second.ids.size() <= limit;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "text/tokenizer.h"
 
-namespace penstock {
+namespace penstock::text {
 
 // As Tokenizer::EncodeText, perhaps through a cache.
 using EncodeTextFn = std::function<Status(std::string_view text, std::vector<int32_t>* ids)>;
@@ -36,4 +36,4 @@ Status EncodeLimited(const Tokenizer& tokenizer, std::string_view text, size_t l
 // their lengths must be known.
 bool PairCanBeCut(const LimitedTokens& first, const LimitedTokens& second, size_t limit);
 
-}  // namespace penstock
+}  // namespace penstock::text

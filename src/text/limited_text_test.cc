@@ -13,7 +13,7 @@
 #include "text/tokenizer.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -365,4 +365,4 @@ TEST(EncodeLimited, ReadsNoFurtherThanItMust) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::text

@@ -10,7 +10,7 @@
 #include "text/model_wordpiece.h"
 #include "text/tokenizer_loader.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 using ModelPtr = Expected<std::unique_ptr<TokenizerModel>>;
@@ -220,4 +220,4 @@ Expected<std::unique_ptr<TokenizerModel>> LoadModel(const JsonFields& fields, bo
   return Status::Unsupported("model type \"" + Shown(type) + "\"", fields.PathOf("type"));
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

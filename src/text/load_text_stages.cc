@@ -4,7 +4,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 
 Expected<std::string_view> LoadAffix(const JsonFields& fields, std::string_view name) {
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view text, fields.String(name));
@@ -15,19 +15,19 @@ Expected<std::string_view> LoadAffix(const JsonFields& fields, std::string_view 
   return text;
 }
 
-Expected<Regex> LoadPattern(const JsonFields& parent, std::string_view name,
-                            std::string* regex_text) {
+Expected<regex::Regex> LoadPattern(const JsonFields& parent, std::string_view name,
+                                   std::string* regex_text) {
   PENSTOCK_ASSIGN_OR_RETURN(JsonFields pattern, parent.Object(name));
   if (pattern.Has("String")) {
     PENSTOCK_ASSIGN_OR_RETURN(std::string_view text, pattern.String("String"));
     if (text.size() > kMaxTokenBytes) {
       return Status::Unsupported("literal is too long", pattern.PathOf("String"));
     }
-    return Regex::Literal(text);
+    return regex::Regex::Literal(text);
   }
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view text, pattern.String("Regex"));
   *regex_text = text;
-  auto regex = Regex::Compile(text);
+  auto regex = regex::Regex::Compile(text);
   if (!regex.ok()) {
     return Status(regex.status().code(), regex.status().message(), pattern.PathOf("Regex"));
   }
@@ -53,7 +53,7 @@ NormalizerPtr LoadBertNormalizer(const JsonFields& fields) {
 
 NormalizerPtr LoadReplace(const JsonFields& fields) {
   std::string regex_text;
-  PENSTOCK_ASSIGN_OR_RETURN(Regex regex, LoadPattern(fields, "pattern", &regex_text));
+  PENSTOCK_ASSIGN_OR_RETURN(regex::Regex regex, LoadPattern(fields, "pattern", &regex_text));
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view content, fields.String("content"));
   if (regex.can_be_empty()) {
     return Status::Unsupported("Replace of a pattern that matches the empty string",
@@ -92,10 +92,10 @@ Expected<std::unique_ptr<Normalizer>> LoadNormalizer(const JsonFields& fields,
   using Kind = CharNormalizer::Kind;
   if (type == "BertNormalizer") return LoadBertNormalizer(fields);
   if (type == "Sequence") return LoadNormalizerSequence(fields, nesting);
-  if (type == "NFC") return MakeNormalizer<FormNormalizer>(NormalForm::kNfc);
-  if (type == "NFD") return MakeNormalizer<FormNormalizer>(NormalForm::kNfd);
-  if (type == "NFKC") return MakeNormalizer<FormNormalizer>(NormalForm::kNfkc);
-  if (type == "NFKD") return MakeNormalizer<FormNormalizer>(NormalForm::kNfkd);
+  if (type == "NFC") return MakeNormalizer<FormNormalizer>(unicode::NormalForm::kNfc);
+  if (type == "NFD") return MakeNormalizer<FormNormalizer>(unicode::NormalForm::kNfd);
+  if (type == "NFKC") return MakeNormalizer<FormNormalizer>(unicode::NormalForm::kNfkc);
+  if (type == "NFKD") return MakeNormalizer<FormNormalizer>(unicode::NormalForm::kNfkd);
   if (type == "Lowercase") return MakeNormalizer<CharNormalizer>(Kind::kLowercase);
   if (type == "StripAccents") return MakeNormalizer<CharNormalizer>(Kind::kStripAccents);
   if (type == "Nmt") return MakeNormalizer<CharNormalizer>(Kind::kNmt);
@@ -134,18 +134,18 @@ using PreTokenizerList = std::vector<std::unique_ptr<PreTokenizer>>;
 
 Status LoadSplit(const JsonFields& fields, PreTokenizerList* out) {
   std::string regex_text;
-  PENSTOCK_ASSIGN_OR_RETURN(Regex regex, LoadPattern(fields, "pattern", &regex_text));
+  PENSTOCK_ASSIGN_OR_RETURN(regex::Regex regex, LoadPattern(fields, "pattern", &regex_text));
   PENSTOCK_ASSIGN_OR_RETURN(const SplitBehavior behavior, LoadBehavior(fields));
   PENSTOCK_ASSIGN_OR_RETURN(const bool invert, fields.Bool("invert"));
   out->push_back(std::make_unique<SplitPreTokenizer>(
-      std::move(regex), KnownPattern::Find(regex_text), behavior, invert));
+      std::move(regex), regex::KnownPattern::Find(regex_text), behavior, invert));
   return {};
 }
 
 Status LoadMetaspace(const JsonFields& fields, PreTokenizerList* out) {
   using Scheme = MetaspacePreTokenizer::Scheme;
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view replacement, fields.String("replacement"));
-  if (Utf8Count(replacement) != 1) {
+  if (unicode::Utf8Count(replacement) != 1) {
     return JsonFields::Wrong(fields.PathOf("replacement"), "one character");
   }
   Scheme scheme = Scheme::kAlways;
@@ -200,29 +200,29 @@ Status LoadPreTokenizers(const JsonFields& fields, const Nesting& nesting, PreTo
   } else if (type == "Whitespace") {
     out->push_back(std::make_unique<WhitespacePreTokenizer>());
   } else if (type == "WhitespaceSplit") {
-    out->push_back(std::make_unique<ClassSplit>(kUniSpace, SplitBehavior::kRemoved));
+    out->push_back(std::make_unique<ClassSplit>(unicode::kUniSpace, SplitBehavior::kRemoved));
   } else if (type == "Punctuation") {
     SplitBehavior behavior = SplitBehavior::kIsolated;
     if (fields.Has("behavior")) {
       PENSTOCK_ASSIGN_OR_RETURN(behavior, LoadBehavior(fields));
     }
-    out->push_back(std::make_unique<ClassSplit>(kUniPunct, behavior));
+    out->push_back(std::make_unique<ClassSplit>(unicode::kUniPunct, behavior));
   } else if (type == "Digits") {
     PENSTOCK_ASSIGN_OR_RETURN(const bool single, fields.Bool("individual_digits"));
     out->push_back(std::make_unique<ClassSplit>(
-        kUniNumeric, single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous));
+        unicode::kUniNumeric, single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous));
   } else if (type == "ByteLevel") {
     PENSTOCK_ASSIGN_OR_RETURN(const bool prefix, fields.Bool("add_prefix_space"));
     PENSTOCK_ASSIGN_OR_RETURN(const bool regex, fields.BoolOr("use_regex", true));
     out->push_back(std::make_unique<ByteLevelPreTokenizer>(prefix, regex));
   } else if (type == "CharDelimiterSplit" || type == "Delimiter") {
     PENSTOCK_ASSIGN_OR_RETURN(std::string_view delimiter, fields.String("delimiter"));
-    if (Utf8Count(delimiter) != 1) {
+    if (unicode::Utf8Count(delimiter) != 1) {
       return JsonFields::Wrong(fields.PathOf("delimiter"), "one character");
     }
     int length = 0;
-    out->push_back(
-        ClassSplit::OnChar(DecodeUtf8(delimiter.data(), &length), SplitBehavior::kRemoved));
+    out->push_back(ClassSplit::OnChar(unicode::DecodeUtf8(delimiter.data(), &length),
+                                      SplitBehavior::kRemoved));
   } else if (type == "FixedLength") {
     int64_t length = 5;
     if (fields.Has("length")) {
@@ -236,4 +236,4 @@ Status LoadPreTokenizers(const JsonFields& fields, const Nesting& nesting, PreTo
   return {};
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

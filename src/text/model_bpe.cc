@@ -8,7 +8,7 @@
 #include "text/byte_level.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 // From about this many symbols a heap pays off; below, scanning for the lowest rank is quicker.
@@ -157,7 +157,8 @@ bool BpeModel::Symbols(std::string_view piece, std::vector<Symbol>* out) const {
   };
   std::string decorated;
   for (size_t at = 0; at < piece.size();) {
-    const size_t length = options_.bytes ? 1 : Utf8Length(static_cast<unsigned char>(piece[at]));
+    const size_t length =
+        options_.bytes ? 1 : unicode::Utf8Length(static_cast<unsigned char>(piece[at]));
     std::string_view symbol = piece.substr(at, length);
     int32_t id;
     if (options_.bytes) {
@@ -329,4 +330,4 @@ bool BpeModel::MergeLong(Work* work, std::vector<Symbol>* symbols) const {
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -15,7 +15,7 @@
 #include "common/status.h"
 #include "text/tokenizer_model.h"
 
-namespace penstock {
+namespace penstock::text {
 
 struct BpeOptions {
   std::string unk_token;  // "" = none; unknown characters then vanish
@@ -86,4 +86,4 @@ class BpeModel : public TokenizerModel {
   Vocabulary raw_;                        // tokens as bytes, for ignore_merges when reading bytes
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -5,7 +5,7 @@
 
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 
 namespace {
 constexpr double kUnkPenalty = 10.0;  // below the lowest score, as in SentencePiece
@@ -69,7 +69,7 @@ bool UnigramModel::ForwardShort(std::string_view piece, Work* work, Best* best) 
   size_t steps = 0;
   for (uint32_t at = 0; at < size;) {
     const double here = best[at].score;
-    const uint32_t length = Utf8Length(static_cast<unsigned char>(piece[at]));
+    const uint32_t length = unicode::Utf8Length(static_cast<unsigned char>(piece[at]));
     bool has_single = false;
     uint32_t node = ByteTrie::kRoot, end = at;
     while (end < size) {
@@ -99,7 +99,7 @@ bool UnigramModel::ForwardLong(std::string_view piece, Work* work, Best* best) c
   size_t matches = 0, spent = 0;
   uint32_t state = TokenAutomaton::kStart;
   for (uint32_t at = 0, end = 0; at < size; at = end) {
-    end = at + Utf8Length(static_cast<unsigned char>(piece[at]));
+    end = at + unicode::Utf8Length(static_cast<unsigned char>(piece[at]));
     for (uint32_t i = at; i < end; ++i) {
       state = ending_.Next(state, static_cast<unsigned char>(piece[i]));
     }
@@ -165,4 +165,4 @@ bool UnigramModel::Tokenize(std::string_view piece, Work* work,
   return ok;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

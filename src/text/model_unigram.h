@@ -12,7 +12,7 @@
 #include "text/token_automaton.h"
 #include "text/tokenizer_model.h"
 
-namespace penstock {
+namespace penstock::text {
 
 class UnigramModel : public TokenizerModel {
  public:
@@ -50,4 +50,4 @@ class UnigramModel : public TokenizerModel {
   std::array<int32_t, 256> fallback_id_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -2,7 +2,7 @@
 
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 
 WordPieceModel::WordPieceModel(Vocabulary vocabulary, std::string_view unk_token,
                                std::string_view prefix, size_t max_chars_per_word)
@@ -32,7 +32,7 @@ bool WordPieceModel::Tokenize(std::string_view piece, Work* work,
     out->push_back({unk_id_, 0, uint32_t(piece.size())});
     return true;
   };
-  if (piece.size() > max_chars_per_word_ && Utf8Count(piece) > max_chars_per_word_) {
+  if (piece.size() > max_chars_per_word_ && unicode::Utf8Count(piece) > max_chars_per_word_) {
     return unknown();
   }
   const size_t first = out->size();
@@ -103,4 +103,4 @@ bool WordLevelModel::Tokenize(std::string_view piece, Work*, std::vector<ModelTo
   return true;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

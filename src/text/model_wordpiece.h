@@ -10,7 +10,7 @@
 #include "text/token_automaton.h"
 #include "text/tokenizer_model.h"
 
-namespace penstock {
+namespace penstock::text {
 
 class WordPieceModel : public TokenizerModel {
  public:
@@ -50,4 +50,4 @@ class WordLevelModel : public TokenizerModel {
   int32_t unk_id_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -2,7 +2,7 @@
 
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 
 namespace {
 constexpr size_t kStageCost = 64;  // of a stage, for any text
@@ -18,7 +18,7 @@ void NormalizedText::Assign(std::string_view original, uint32_t begin, uint32_t 
   if (!track) return;
   align.reserve(text.size());
   for (uint32_t at = begin; at < end;) {
-    const uint32_t length = Utf8Length(static_cast<unsigned char>(original[at]));
+    const uint32_t length = unicode::Utf8Length(static_cast<unsigned char>(original[at]));
     align.insert(align.end(), length, Align{at, at + length});
     at += length;
   }
@@ -32,10 +32,10 @@ Status NormalizedText::Bound(size_t bytes) {
   return work_->Spend(bytes + kStageCost) ? Status::Ok() : work_->status();
 }
 
-void NormalizedText::Transform(const std::vector<CharChange>& changes, size_t removed) {
+void NormalizedText::Transform(const std::vector<unicode::CharChange>& changes, size_t removed) {
   if (!track_) {
     text.clear();
-    for (const CharChange& change : changes) AppendUtf8(change.c, &text);
+    for (const unicode::CharChange& change : changes) unicode::AppendUtf8(change.c, &text);
     return;
   }
   old_text_.swap(text);
@@ -45,11 +45,11 @@ void NormalizedText::Transform(const std::vector<CharChange>& changes, size_t re
   size_t offset = 0;  // byte of the old text that comes next
   const auto skip_one = [&] {
     if (offset < old_text_.size()) {
-      offset += Utf8Length(static_cast<unsigned char>(old_text_[offset]));
+      offset += unicode::Utf8Length(static_cast<unsigned char>(old_text_[offset]));
     }
   };
   for (size_t i = 0; i < removed; ++i) skip_one();
-  for (const CharChange& change : changes) {
+  for (const unicode::CharChange& change : changes) {
     Align from;
     if (change.change > 0) {
       if (offset > 0) from = old_align_[offset - 1];
@@ -57,7 +57,7 @@ void NormalizedText::Transform(const std::vector<CharChange>& changes, size_t re
       if (offset < old_align_.size()) from = old_align_[offset];
       for (int32_t i = change.change; i <= 0; ++i) skip_one();
     }
-    AppendUtf8(change.c, &text);
+    unicode::AppendUtf8(change.c, &text);
     align.resize(text.size(), from);
   }
 }
@@ -69,4 +69,4 @@ void NormalizedText::Prepend(std::string_view prefix) {
   if (track_) align.insert(align.begin(), prefix.size(), align.front());
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

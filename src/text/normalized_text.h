@@ -12,7 +12,7 @@
 #include "common/work.h"
 #include "unicode/normal_form.h"
 
-namespace penstock {
+namespace penstock::text {
 
 inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581, SentencePiece's space
 
@@ -36,7 +36,7 @@ class NormalizedText {
   Work* work() const { return work_; }
 
   // Replaces the whole text. The first `removed` old characters have no successor.
-  void Transform(const std::vector<CharChange>& changes, size_t removed);
+  void Transform(const std::vector<unicode::CharChange>& changes, size_t removed);
   // Puts `prefix` before a text that is not empty.
   void Prepend(std::string_view prefix);
   // Range of the original that text[begin, end) stands for. begin < end; tracking must be on.
@@ -71,4 +71,4 @@ struct Piece {
   int32_t token = -1;   // id, if an added token was found here
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -6,7 +6,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 constexpr size_t kPollBytes = 64 << 10;  // between two looks at the work, in a pass over the text
@@ -24,8 +24,8 @@ void RewriteChars(NormalizedText* text, Rewrite rewrite) {
     const size_t begin = at, stop = std::min(size, at + kPollBytes);
     while (at < stop) {
       int length = 0;
-      const char32_t c = DecodeUtf8(text->text.data() + at, &length);
-      rewrite(c, [&](char32_t put) { AppendUtf8(put, &out); });
+      const char32_t c = unicode::DecodeUtf8(text->text.data() + at, &length);
+      rewrite(c, [&](char32_t put) { unicode::AppendUtf8(put, &out); });
       if (text->track()) align.resize(out.size(), text->align[at]);
       at += length;
     }
@@ -37,11 +37,11 @@ void RewriteChars(NormalizedText* text, Rewrite rewrite) {
 
 template <typename Put>
 void PutLowercase(char32_t c, uint32_t props, const Put& put) {
-  if (!(props & kUniHasLower)) {
+  if (!(props & unicode::kUniHasLower)) {
     put(c);
     return;
   }
-  for (uint32_t lower : LowercaseOf(c)) put(lower);
+  for (uint32_t lower : unicode::LowercaseOf(c)) put(lower);
 }
 
 // The blocks that BERT's original tokenizer splits into single characters.
@@ -57,35 +57,35 @@ bool IsChinese(char32_t c) {
 class AccentStripper {
  public:
   AccentStripper(bool lowercase, std::string* out)
-      : table_(UnicodePropertyTable()), lowercase_(lowercase), out_(out) {}
+      : table_(unicode::UnicodePropertyTable()), lowercase_(lowercase), out_(out) {}
   ~AccentStripper() { Flush(); }
 
   void Push(char32_t c) {
     const uint32_t props = table_.Get(c);
-    if (!(props & (kUniHasCanonical | kUniCombining | kUniNonspacing))) {
+    if (!(props & (unicode::kUniHasCanonical | unicode::kUniCombining | unicode::kUniNonspacing))) {
       Flush();
       Put(c, props);
-    } else if (!(props & kUniHasCanonical)) {
+    } else if (!(props & unicode::kUniHasCanonical)) {
       PushMark(c, props);
-    } else if (IsHangulSyllable(c)) {
+    } else if (unicode::IsHangulSyllable(c)) {
       char32_t jamo[3];
-      const int count = DecomposeHangul(c, jamo);
+      const int count = unicode::DecomposeHangul(c, jamo);
       Flush();
       for (int i = 0; i < count; ++i) Put(jamo[i], table_.Get(jamo[i]));
     } else {
-      for (uint32_t d : CanonicalDecomposition(c)) PushMark(d, table_.Get(d));
+      for (uint32_t d : unicode::CanonicalDecomposition(c)) PushMark(d, table_.Get(d));
     }
   }
 
  private:
   void PushMark(char32_t c, uint32_t props) {
-    if (props & kUniNonspacing) return;
-    if (!(props & kUniCombining)) {
+    if (props & unicode::kUniNonspacing) return;
+    if (!(props & unicode::kUniCombining)) {
       Flush();
       Put(c, props);
       return;
     }
-    marks_.push_back({c, CombiningClass(c)});
+    marks_.push_back({c, unicode::CombiningClass(c)});
   }
   void Flush() {
     if (marks_.empty()) return;
@@ -96,9 +96,9 @@ class AccentStripper {
   }
   void Put(char32_t c, uint32_t props) {
     if (lowercase_) {
-      PutLowercase(c, props, [&](char32_t lower) { AppendUtf8(lower, out_); });
+      PutLowercase(c, props, [&](char32_t lower) { unicode::AppendUtf8(lower, out_); });
     } else {
-      AppendUtf8(c, out_);
+      unicode::AppendUtf8(c, out_);
     }
   }
 
@@ -106,7 +106,7 @@ class AccentStripper {
     char32_t c;
     uint8_t combining;
   };
-  const UnicodeTable& table_;
+  const unicode::UnicodeTable& table_;
   bool lowercase_;
   std::string* out_;
   std::vector<Mark> marks_;
@@ -117,11 +117,11 @@ class AccentStripper {
 BertNormalizer::BertNormalizer(bool clean_text, bool chinese, bool strip_accents, bool lowercase)
     : clean_(clean_text), chinese_(chinese), strip_accents_(strip_accents), lowercase_(lowercase) {
   for (int c = 0; c < 128; ++c) {
-    const uint32_t props = UnicodeProps(c);
+    const uint32_t props = unicode::UnicodeProps(c);
     ascii_[c] = static_cast<unsigned char>(c);
-    if (clean_ && (props & kUniBertRemoved)) {
+    if (clean_ && (props & unicode::kUniBertRemoved)) {
       ascii_[c] = 0xFF;
-    } else if (clean_ && (props & kUniBertSpace)) {
+    } else if (clean_ && (props & unicode::kUniBertSpace)) {
       ascii_[c] = ' ';
     } else if (lowercase_ && c >= 'A' && c <= 'Z') {
       ascii_[c] = static_cast<unsigned char>(c + 32);
@@ -155,7 +155,7 @@ size_t BertNormalizer::FastAscii(NormalizedText* text) const {
 }
 
 void BertNormalizer::Untracked(NormalizedText* text) const {
-  const UnicodeTable& table = UnicodePropertyTable();
+  const unicode::UnicodeTable& table = unicode::UnicodePropertyTable();
   std::string out;
   out.reserve(text->text.size() + text->text.size() / 4);
   const std::string& in = text->text;
@@ -182,9 +182,9 @@ void BertNormalizer::Untracked(NormalizedText* text) const {
       if (strip_accents_) {
         stripper.Push(c);
       } else if (lowercase_) {
-        PutLowercase(c, table.Get(c), [&](char32_t lower) { AppendUtf8(lower, &out); });
+        PutLowercase(c, table.Get(c), [&](char32_t lower) { unicode::AppendUtf8(lower, &out); });
       } else {
-        AppendUtf8(c, &out);
+        unicode::AppendUtf8(c, &out);
       }
     };
     while (at < in.size()) {
@@ -195,12 +195,12 @@ void BertNormalizer::Untracked(NormalizedText* text) const {
         continue;
       }
       int length = 0;
-      char32_t c = DecodeUtf8(in.data() + at, &length);
+      char32_t c = unicode::DecodeUtf8(in.data() + at, &length);
       at += length;
       if (clean_) {
         const uint32_t props = table.Get(c);
-        if (props & kUniBertRemoved) continue;
-        if (props & kUniBertSpace) c = ' ';
+        if (props & unicode::kUniBertRemoved) continue;
+        if (props & unicode::kUniBertSpace) c = ' ';
       }
       if (chinese_ && IsChinese(c)) {
         put(' ');
@@ -215,13 +215,13 @@ void BertNormalizer::Untracked(NormalizedText* text) const {
 }
 
 void BertNormalizer::Tracked(NormalizedText* text) const {
-  const UnicodeTable& table = UnicodePropertyTable();
+  const unicode::UnicodeTable& table = unicode::UnicodePropertyTable();
   if (clean_ || chinese_) {
     RewriteChars(text, [&](char32_t c, auto put) {
       if (clean_) {
         const uint32_t props = table.Get(c);
-        if (props & kUniBertRemoved) return;
-        if (props & kUniBertSpace) c = ' ';
+        if (props & unicode::kUniBertRemoved) return;
+        if (props & unicode::kUniBertSpace) c = ' ';
       }
       const bool chinese = chinese_ && IsChinese(c);
       if (chinese) put(' ');
@@ -230,13 +230,13 @@ void BertNormalizer::Tracked(NormalizedText* text) const {
     });
   }
   if (strip_accents_) {
-    std::vector<CharChange> changes;
-    if (!IsInNormalForm(NormalForm::kNfd, text->text)) {
-      ToNormalForm(NormalForm::kNfd, text->text, &changes);
+    std::vector<unicode::CharChange> changes;
+    if (!unicode::IsInNormalForm(unicode::NormalForm::kNfd, text->text)) {
+      unicode::ToNormalForm(unicode::NormalForm::kNfd, text->text, &changes);
       text->Transform(changes, 0);
     }
     RewriteChars(text, [&](char32_t c, auto put) {
-      if (!(table.Get(c) & kUniNonspacing)) put(c);
+      if (!(table.Get(c) & unicode::kUniNonspacing)) put(c);
     });
   }
   if (lowercase_) {
@@ -245,24 +245,24 @@ void BertNormalizer::Tracked(NormalizedText* text) const {
 }
 
 Status FormNormalizer::Normalize(NormalizedText* text) const {
-  if (!IsInNormalForm(form_, text->text)) {
-    std::vector<CharChange> changes;
+  if (!unicode::IsInNormalForm(form_, text->text)) {
+    std::vector<unicode::CharChange> changes;
     changes.reserve(text->text.size());
-    ToNormalForm(form_, text->text, &changes);
+    unicode::ToNormalForm(form_, text->text, &changes);
     text->Transform(changes, 0);
   }
   return text->Bound(text->text.size());
 }
 
 Status ReplaceNormalizer::Normalize(NormalizedText* text) const {
-  std::vector<ByteRange> matches;
-  RegexBudget budget(text->text.size(), text->work());
+  std::vector<regex::ByteRange> matches;
+  regex::RegexBudget budget(text->text.size(), text->work());
   if (!regex_.FindAll(text->text, &budget, &matches)) {
     PENSTOCK_RETURN_IF_ERROR(text->work()->status());
     return {StatusCode::kUnprocessable, "normalizer regex takes too many steps for this text"};
   }
   size_t size = text->text.size() + matches.size() * content_.size();
-  for (const ByteRange& match : matches) size -= match.end - match.begin;
+  for (const regex::ByteRange& match : matches) size -= match.end - match.begin;
   PENSTOCK_RETURN_IF_ERROR(text->Bound(size));
   if (matches.empty()) return {};
   std::string out;
@@ -275,7 +275,7 @@ Status ReplaceNormalizer::Normalize(NormalizedText* text) const {
       align.insert(align.end(), text->align.begin() + begin, text->align.begin() + end);
     }
   };
-  for (const ByteRange& match : matches) {
+  for (const regex::ByteRange& match : matches) {
     copy(last, match.begin);
     out.append(content_);
     // The new characters share the alignment of the last one replaced.
@@ -310,11 +310,13 @@ Status StripNormalizer::Normalize(NormalizedText* text) const {
   const std::string& s = text->text;
   size_t begin = 0, end = s.size();
   int length = 0;
-  while (left_ && begin < end && (UnicodeProps(DecodeUtf8(&s[begin], &length)) & kUniSpace)) {
+  while (left_ && begin < end &&
+         (unicode::UnicodeProps(unicode::DecodeUtf8(&s[begin], &length)) & unicode::kUniSpace)) {
     begin += length;
   }
   while (right_ && end > begin &&
-         (UnicodeProps(DecodeUtf8Before(s.data() + end, &length)) & kUniSpace)) {
+         (unicode::UnicodeProps(unicode::DecodeUtf8Before(s.data() + end, &length)) &
+          unicode::kUniSpace)) {
     end -= length;
   }
   text->text.erase(end);
@@ -342,14 +344,14 @@ bool NmtSpace(char32_t c) {
 }  // namespace
 
 Status CharNormalizer::Normalize(NormalizedText* text) const {
-  const UnicodeTable& table = UnicodePropertyTable();
+  const unicode::UnicodeTable& table = unicode::UnicodePropertyTable();
   switch (kind_) {
     case Kind::kLowercase:
       RewriteChars(text, [&](char32_t c, auto put) { PutLowercase(c, table.Get(c), put); });
       break;
     case Kind::kStripAccents:
       RewriteChars(text, [&](char32_t c, auto put) {
-        if (!(table.Get(c) & kUniMark)) put(c);
+        if (!(table.Get(c) & unicode::kUniMark)) put(c);
       });
       break;
     case Kind::kNmt:
@@ -360,7 +362,7 @@ Status CharNormalizer::Normalize(NormalizedText* text) const {
     case Kind::kByteLevel:
       RewriteChars(text, [&](char32_t c, auto put) {
         std::string bytes;
-        AppendUtf8(c, &bytes);
+        unicode::AppendUtf8(c, &bytes);
         for (char byte : bytes) put(ByteLevelChar(static_cast<unsigned char>(byte)));
       });
       break;
@@ -369,16 +371,16 @@ Status CharNormalizer::Normalize(NormalizedText* text) const {
 }
 
 Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
-  std::vector<CharChange> changes;
+  std::vector<unicode::CharChange> changes;
   changes.reserve(text->text.size());
   bool modified = false;
   size_t made = 0;  // bytes of replacements
   const auto replace = [&](std::string_view old_part, std::string_view new_part) {
-    const int old_count = int(Utf8Count(old_part));
+    const int old_count = int(unicode::Utf8Count(old_part));
     int new_count = 0;
     for (size_t at = 0; at < new_part.size();) {
       int length = 0;
-      changes.push_back({DecodeUtf8(new_part.data() + at, &length), 0});
+      changes.push_back({unicode::DecodeUtf8(new_part.data() + at, &length), 0});
       at += length;
       ++new_count;
     }
@@ -395,7 +397,7 @@ Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
       if (!text->work()->Spend(at - polled)) return text->work()->status();
       polled = at;
     }
-    const size_t size = GraphemeLength(all.substr(at));
+    const size_t size = unicode::GraphemeLength(all.substr(at));
     const std::string_view grapheme = all.substr(at, size);
     at += size;
     if (size < 6) {
@@ -408,7 +410,7 @@ Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
     }
     for (size_t i = 0; i < size;) {
       int length = 0;
-      const char32_t c = DecodeUtf8(grapheme.data() + i, &length);
+      const char32_t c = unicode::DecodeUtf8(grapheme.data() + i, &length);
       if (const auto found = map_.Find(grapheme.substr(i, length))) {
         made += found->size();
         if (made > text->max_bytes()) return text->Bound(made);
@@ -434,4 +436,4 @@ CutRule SequenceNormalizer::AtCut() const {
   return rule;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -13,7 +13,7 @@
 #include "text/precompiled_charsmap.h"
 #include "unicode/normal_form.h"
 
-namespace penstock {
+namespace penstock::text {
 
 class Normalizer {
  public:
@@ -44,19 +44,19 @@ class BertNormalizer : public Normalizer {
 
 class FormNormalizer : public Normalizer {
  public:
-  explicit FormNormalizer(NormalForm form) : form_(form) {}
+  explicit FormNormalizer(unicode::NormalForm form) : form_(form) {}
   Status Normalize(NormalizedText* text) const override;
   // A space is a starter that composes with nothing before it.
   CutRule AtCut() const override { return CutRule::kSafe; }
 
  private:
-  NormalForm form_;
+  unicode::NormalForm form_;
 };
 
 // Replaces each match; the pattern never matches the empty string.
 class ReplaceNormalizer : public Normalizer {
  public:
-  ReplaceNormalizer(Regex regex, std::string content, CutRule at_cut)
+  ReplaceNormalizer(regex::Regex regex, std::string content, CutRule at_cut)
       : regex_(std::move(regex)), content_(std::move(content)), at_cut_(at_cut) {}
   Status Normalize(NormalizedText* text) const override;
   CutRule AtCut() const override { return at_cut_; }
@@ -65,7 +65,7 @@ class ReplaceNormalizer : public Normalizer {
   static CutRule CutRuleOfRegex(std::string_view pattern);
 
  private:
-  Regex regex_;
+  regex::Regex regex_;
   std::string content_;
   CutRule at_cut_;
 };
@@ -127,4 +127,4 @@ class SequenceNormalizer : public Normalizer {
   std::vector<std::unique_ptr<Normalizer>> parts_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

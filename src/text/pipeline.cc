@@ -10,7 +10,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 // A thread's buffers of more than this are freed after a text.
@@ -87,15 +87,15 @@ struct TextBudget {
 
 Trim CountSpaces(std::string_view token) {
   const auto is_space = [](char32_t c) {
-    return c == ByteLevelChar(' ') || (UnicodeProps(c) & kUniSpace);
+    return c == ByteLevelChar(' ') || (unicode::UnicodeProps(c) & unicode::kUniSpace);
   };
   Trim trim{0, 0};
   int length = 0;
   for (size_t at = 0; at < token.size(); at += length, ++trim.leading) {
-    if (!is_space(DecodeUtf8(token.data() + at, &length))) break;
+    if (!is_space(unicode::DecodeUtf8(token.data() + at, &length))) break;
   }
   for (size_t end = token.size(); end > 0; end -= length, ++trim.trailing) {
-    if (!is_space(DecodeUtf8Before(token.data() + end, &length))) break;
+    if (!is_space(unicode::DecodeUtf8Before(token.data() + end, &length))) break;
   }
   return trim;
 }
@@ -307,7 +307,7 @@ void Pipeline::ConvertOffsets(std::string_view text, Scratch* scratch, Tokens* t
   chars.resize(text.size() + 1);
   uint32_t count = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    count += !IsUtf8Continuation(static_cast<unsigned char>(text[i]));
+    count += !unicode::IsUtf8Continuation(static_cast<unsigned char>(text[i]));
     chars[i] = count - 1;
   }
   chars[text.size()] = count;
@@ -323,7 +323,7 @@ Status Pipeline::TokenizeText(std::string_view text, const EncodeOptions& option
     return {StatusCode::kPayloadTooLarge, "text is 2^31 bytes or more"};
   }
   out->Clear();
-  if (!SanitizeUtf8(text, &scratch->sanitized)) {
+  if (!unicode::SanitizeUtf8(text, &scratch->sanitized)) {
     text = scratch->sanitized;
     if (text.size() > kMaxTextBytes) {
       return {StatusCode::kPayloadTooLarge, "text is 2^31 bytes or more"};
@@ -576,4 +576,4 @@ Expected<std::unique_ptr<Tokenizer>> MakeTokenizer(TokenizerParts parts) {
   return Pipeline::Make(std::move(parts));
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
+namespace penstock::text {
 
 // A part of a template: one of the texts, or special tokens.
 struct TemplatePart {
@@ -26,4 +26,4 @@ struct PostProcessor {
   size_t added_single = 0, added_pair = 0;  // special tokens of each template
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -4,7 +4,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 constexpr size_t kMaxKeptPieces = 1 << 18;  // by a thread, after a text
@@ -115,7 +115,7 @@ void ClassSegments(std::string_view text, uint32_t begin, uint32_t end, Pred pre
   uint32_t last = begin;
   for (uint32_t at = begin; at < end;) {
     int length = 0;
-    const char32_t c = DecodeUtf8(text.data() + at, &length);
+    const char32_t c = unicode::DecodeUtf8(text.data() + at, &length);
     if (pred(c)) {
       if (last < at) out->push_back({last, at, false});
       out->push_back({at, at + length, true});
@@ -138,15 +138,15 @@ std::unique_ptr<ClassSplit> ClassSplit::OnChar(char32_t delimiter, SplitBehavior
 CutRule ClassSplit::AtCut(std::string_view space) const {
   if (on_char_ || space != " ") return CutRule::kUnsafe;
   const bool removes = behavior_ == SplitBehavior::kRemoved;
-  if (removes && (bits_ & kUniSpace)) return CutRule::kSplits;
+  if (removes && (bits_ & unicode::kUniSpace)) return CutRule::kSplits;
   // Cuts inside both parts as in the whole: no match reaches across a space that does not match.
   const bool local =
       removes || behavior_ == SplitBehavior::kIsolated || behavior_ == SplitBehavior::kContiguous;
-  return local && !(UnicodeProps(' ') & bits_) ? CutRule::kSafe : CutRule::kUnsafe;
+  return local && !(unicode::UnicodeProps(' ') & bits_) ? CutRule::kSafe : CutRule::kUnsafe;
 }
 
 Status ClassSplit::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
-  const UnicodeTable& table = UnicodePropertyTable();
+  const unicode::UnicodeTable& table = unicode::UnicodePropertyTable();
   std::vector<Segment> segments;
   CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
     segments.clear();
@@ -162,16 +162,18 @@ Status ClassSplit::Apply(NormalizedText* text, std::vector<Piece>* pieces) const
 namespace {
 enum BertClass : unsigned char { kBertOther, kBertSpaceChar, kBertPunct };
 BertClass BertClassOf(uint32_t props) {
-  return (props & kUniSpace) ? kBertSpaceChar : (props & kUniPunct) ? kBertPunct : kBertOther;
+  return (props & unicode::kUniSpace)   ? kBertSpaceChar
+         : (props & unicode::kUniPunct) ? kBertPunct
+                                        : kBertOther;
 }
 }  // namespace
 
 BertPreTokenizer::BertPreTokenizer() {
-  for (int c = 0; c < 128; ++c) ascii_[c] = BertClassOf(UnicodeProps(c));
+  for (int c = 0; c < 128; ++c) ascii_[c] = BertClassOf(unicode::UnicodeProps(c));
 }
 
 Status BertPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
-  const UnicodeTable& table = UnicodePropertyTable();
+  const unicode::UnicodeTable& table = unicode::UnicodePropertyTable();
   const char* data = text->text.data();
   CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
     uint32_t word = begin;
@@ -182,7 +184,7 @@ Status BertPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces)
       if (byte < 128) {
         kind = ascii_[byte];
       } else {
-        kind = BertClassOf(table.Get(DecodeUtf8(data + at, &length)));
+        kind = BertClassOf(table.Get(unicode::DecodeUtf8(data + at, &length)));
       }
       const uint32_t next = at + length;
       if (kind != kBertOther) {
@@ -198,14 +200,14 @@ Status BertPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces)
 }
 
 Status WhitespacePreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
-  const UnicodeTable& table = UnicodePropertyTable();
+  const unicode::UnicodeTable& table = unicode::UnicodePropertyTable();
   CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
     uint32_t run = begin;
     int run_kind = 0;  // 0: space, 1: word, 2: other
     for (uint32_t at = begin; at < end;) {
       int length = 0;
-      const uint32_t props = table.Get(DecodeUtf8(text->text.data() + at, &length));
-      const int kind = (props & kUniWord) ? 1 : (props & kUniSpace) ? 0 : 2;
+      const uint32_t props = table.Get(unicode::DecodeUtf8(text->text.data() + at, &length));
+      const int kind = (props & unicode::kUniWord) ? 1 : (props & unicode::kUniSpace) ? 0 : 2;
       if (kind != run_kind) {
         if (run_kind != 0) emit(run, at);
         run = at;
@@ -220,9 +222,9 @@ Status WhitespacePreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* p
 
 Status SplitPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
   const std::string_view all = text->text;
-  RegexBudget budget(all.size(), text->work());
+  regex::RegexBudget budget(all.size(), text->work());
   bool too_many_steps = false;
-  std::vector<ByteRange> matches;
+  std::vector<regex::ByteRange> matches;
   std::vector<Segment> segments;
   CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
     const std::string_view part = all.substr(begin, end - begin);
@@ -236,7 +238,7 @@ Status SplitPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces
     if (!regex_.FindAll(part, &budget, &matches)) too_many_steps = true;
     segments.clear();
     size_t last = 0;
-    for (const ByteRange& match : matches) {
+    for (const regex::ByteRange& match : matches) {
       if (last < match.begin) {
         segments.push_back({uint32_t(begin + last), uint32_t(begin + match.begin), invert_});
       }
@@ -268,7 +270,7 @@ Status ByteLevelPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pi
     }
   }
   if (use_regex_) {
-    const KnownPattern& gpt2 = KnownPattern::Gpt2();
+    const regex::KnownPattern& gpt2 = regex::KnownPattern::Gpt2();
     const std::string_view all = text->text;
     CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
       gpt2.Cut(all.substr(begin, end - begin),
@@ -329,11 +331,11 @@ Status FixedLengthPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* 
         last = at;
         count = 0;
       }
-      at += Utf8Length(static_cast<unsigned char>(text->text[at]));
+      at += unicode::Utf8Length(static_cast<unsigned char>(text->text[at]));
     }
     emit(last, end);
   });
   return {};
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

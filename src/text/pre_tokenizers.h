@@ -13,7 +13,7 @@
 #include "regex/split_patterns.h"
 #include "text/normalized_text.h"
 
-namespace penstock {
+namespace penstock::text {
 
 class PreTokenizer {
  public:
@@ -69,7 +69,8 @@ class WhitespacePreTokenizer : public PreTokenizer {
 
 class SplitPreTokenizer : public PreTokenizer {
  public:
-  SplitPreTokenizer(Regex regex, const KnownPattern* known, SplitBehavior behavior, bool invert)
+  SplitPreTokenizer(regex::Regex regex, const regex::KnownPattern* known, SplitBehavior behavior,
+                    bool invert)
       : regex_(std::move(regex)), known_(known), behavior_(behavior), invert_(invert) {}
   Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const override;
   // In the known patterns a space is either the first character of a match or part of a run of
@@ -81,8 +82,8 @@ class SplitPreTokenizer : public PreTokenizer {
   }
 
  private:
-  Regex regex_;
-  const KnownPattern* known_;  // a hand-written matcher for the same pattern, or null
+  regex::Regex regex_;
+  const regex::KnownPattern* known_;  // a hand-written matcher for the same pattern, or null
   SplitBehavior behavior_;
   bool invert_;
 };
@@ -135,4 +136,4 @@ class FixedLengthPreTokenizer : public PreTokenizer {
   size_t length_;  // characters
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

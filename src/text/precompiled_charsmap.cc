@@ -4,7 +4,7 @@
 
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 std::optional<std::string> DecodeBase64(std::string_view in) {
@@ -91,4 +91,4 @@ std::optional<std::string_view> PrecompiledCharsmap::Find(std::string_view text)
   return std::nullopt;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

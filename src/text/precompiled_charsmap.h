@@ -11,7 +11,7 @@
 
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::text {
 
 class PrecompiledCharsmap {
  public:
@@ -28,4 +28,4 @@ class PrecompiledCharsmap {
   std::string replacements_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

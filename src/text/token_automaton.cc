@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::text {
 
 void TokenAutomaton::Build(std::vector<std::pair<std::string_view, int32_t>> keys) {
   trie_.Build(std::move(keys));
@@ -51,4 +51,4 @@ void LongestKeys::Find(std::string_view text, std::vector<Match>* out) const {
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

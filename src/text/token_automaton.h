@@ -14,7 +14,7 @@
 
 #include "text/vocabulary.h"
 
-namespace penstock {
+namespace penstock::text {
 
 inline constexpr size_t kLongKey = 256;
 
@@ -67,4 +67,4 @@ class LongestKeys {
   TokenAutomaton backwards_;  // of the keys from back to front
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

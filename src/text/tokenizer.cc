@@ -5,13 +5,13 @@
 #include "text/gguf_tokenizer.h"
 #include "text/tokenizer_parts.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 Expected<std::unique_ptr<Tokenizer>> FromGgufFile(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(const GgufModel model, GgufModel::Open(path));
+  PENSTOCK_ASSIGN_OR_RETURN(const files::GgufModel model, files::GgufModel::Open(path));
   auto tokenizer = TokenizerFromGguf(model.metadata);
-  for (const MappedFile& file : model.files) PENSTOCK_RETURN_IF_ERROR(file.Check());
+  for (const files::MappedFile& file : model.files) PENSTOCK_RETURN_IF_ERROR(file.Check());
   if (!tokenizer.ok()) return tokenizer.status().Annotate(path);
   return tokenizer;
 }
@@ -33,7 +33,7 @@ Expected<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(std::string_view json) 
 }
 
 Expected<std::unique_ptr<Tokenizer>> Tokenizer::FromFile(const std::string& path) {
-  PENSTOCK_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  PENSTOCK_ASSIGN_OR_RETURN(files::MappedFile file, files::MappedFile::Open(path));
   if (file.text().starts_with("GGUF")) return FromGgufFile(path);
   auto tokenizer = FromJson(file.text());
   PENSTOCK_RETURN_IF_ERROR(file.Check());
@@ -41,4 +41,4 @@ Expected<std::unique_ptr<Tokenizer>> Tokenizer::FromFile(const std::string& path
   return tokenizer;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

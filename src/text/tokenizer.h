@@ -14,7 +14,7 @@
 #include "common/request_context.h"
 #include "common/status.h"
 
-namespace penstock {
+namespace penstock::text {
 
 // Half-open range of Unicode code points of the text that was given (the way Hugging Face
 // `tokenizers` gives offsets to Python). {0, 0} for tokens a template added.
@@ -128,4 +128,4 @@ class Tokenizer {
   virtual std::string_view model_type() const = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

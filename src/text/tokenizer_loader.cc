@@ -8,7 +8,7 @@
 #include "text/byte_level.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t(256) << 20;
@@ -139,7 +139,7 @@ namespace {
 
 Status LoadMetaspaceDecoder(const JsonFields& fields, DecoderChain* out) {
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view replacement, fields.String("replacement"));
-  if (Utf8Count(replacement) != 1) {
+  if (unicode::Utf8Count(replacement) != 1) {
     return JsonFields::Wrong(fields.PathOf("replacement"), "one character");
   }
   PENSTOCK_ASSIGN_OR_RETURN(bool drop_first, fields.BoolOr("add_prefix_space", true));
@@ -153,7 +153,7 @@ Status LoadMetaspaceDecoder(const JsonFields& fields, DecoderChain* out) {
 
 Status LoadStripDecoder(const JsonFields& fields, DecoderChain* out) {
   PENSTOCK_ASSIGN_OR_RETURN(std::string_view content, fields.String("content"));
-  if (Utf8Count(content) != 1) {
+  if (unicode::Utf8Count(content) != 1) {
     return JsonFields::Wrong(fields.PathOf("content"), "one character");
   }
   PENSTOCK_ASSIGN_OR_RETURN(const int64_t start, fields.Integer("start", 1 << 20));
@@ -198,7 +198,7 @@ Status LoadDecoder(const JsonFields& fields, const Nesting& nesting, DecoderChai
     out->push_back(MakeBpeDecoder(std::string(suffix)));
   } else if (type == "Replace") {
     std::string regex_text;
-    PENSTOCK_ASSIGN_OR_RETURN(Regex regex, LoadPattern(fields, "pattern", &regex_text));
+    PENSTOCK_ASSIGN_OR_RETURN(regex::Regex regex, LoadPattern(fields, "pattern", &regex_text));
     PENSTOCK_ASSIGN_OR_RETURN(std::string_view content, fields.String("content"));
     out->push_back(MakeReplaceDecoder(std::move(regex), std::string(content)));
   } else if (type == "CTC") {
@@ -294,4 +294,4 @@ Expected<TokenizerParts> LoadTokenizerParts(std::string_view json) {
   return parts;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

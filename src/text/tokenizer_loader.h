@@ -5,7 +5,7 @@
 #include "text/json_fields.h"
 #include "text/tokenizer_parts.h"
 
-namespace penstock {
+namespace penstock::text {
 
 // Ids and vocabularies above this are refused: a wrong id must not allocate gigabytes.
 inline constexpr int64_t kMaxTokenId = (1 << 24) - 1;
@@ -67,7 +67,7 @@ double ReferenceDouble(double exact);
 Expected<std::string_view> LoadAffix(const JsonFields& fields, std::string_view name);
 
 // {"String": ".."} or {"Regex": ".."}; *regex_text gets the text of a Regex.
-Expected<Regex> LoadPattern(const JsonFields& parent, std::string_view name,
-                            std::string* regex_text);
+Expected<regex::Regex> LoadPattern(const JsonFields& parent, std::string_view name,
+                                   std::string* regex_text);
 
-}  // namespace penstock
+}  // namespace penstock::text

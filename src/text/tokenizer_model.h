@@ -8,7 +8,7 @@
 #include "common/work.h"
 #include "text/vocabulary.h"
 
-namespace penstock {
+namespace penstock::text {
 
 // A token of a piece; begin and end are bytes of that piece.
 struct ModelToken {
@@ -30,4 +30,4 @@ class TokenizerModel {
   virtual std::string_view type() const = 0;
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

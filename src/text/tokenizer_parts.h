@@ -14,7 +14,7 @@
 #include "text/tokenizer.h"
 #include "text/tokenizer_model.h"
 
-namespace penstock {
+namespace penstock::text {
 
 struct TokenizerParts {
   std::unique_ptr<Normalizer> normalizer;  // may be null
@@ -31,4 +31,4 @@ Expected<TokenizerParts> LoadTokenizerParts(std::string_view json);
 // pipeline.cc.
 Expected<std::unique_ptr<Tokenizer>> MakeTokenizer(TokenizerParts parts);
 
-}  // namespace penstock
+}  // namespace penstock::text

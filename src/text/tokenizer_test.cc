@@ -10,7 +10,7 @@
 
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::text {
 namespace {
 
 using ::testing::ElementsAre;
@@ -293,7 +293,7 @@ Ids AsStreamed(const Ids& ids) {
       continue;
     }
     size_t whole = 0, bad = 0;
-    ScanUtf8(run, &whole, &bad);
+    unicode::ScanUtf8(run, &whole, &bad);
     for (size_t k = 0; k < run.size(); ++k) {
       out.push_back(k < whole ? 1 + static_cast<unsigned char>(run[k]) : 262);
     }
@@ -433,4 +433,4 @@ TEST(TokenizerFile, RefusesByName) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::text

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::text {
 
 void Vocabulary::Add(std::string_view token, int32_t id) {
   entries_.push_back({uint32_t(pool_.size()), uint32_t(token.size()), id});
@@ -125,4 +125,4 @@ int32_t ByteTrie::Longest(uint32_t node, std::string_view text, size_t* length) 
   return best;
 }
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -8,7 +8,7 @@
 
 #include "common/seeded_hash.h"
 
-namespace penstock {
+namespace penstock::text {
 
 // String to id; immutable after Build. About 2 slots a token; keys live in one pool.
 class Vocabulary {
@@ -78,4 +78,4 @@ class ByteTrie {
   uint32_t root_child_[256];
 };
 
-}  // namespace penstock
+}  // namespace penstock::text

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-namespace penstock {
+namespace penstock::ui {
 
 struct EmbeddedFile {
   const char* name;  // without a folder
@@ -15,4 +15,4 @@ struct EmbeddedFile {
 
 std::span<const EmbeddedFile> EmbeddedFiles();
 
-}  // namespace penstock
+}  // namespace penstock::ui

@@ -6,7 +6,7 @@
 
 #include "ui/embedded_files.h"
 
-namespace penstock {
+namespace penstock::ui {
 namespace {
 
 const char* ContentType(std::string_view name) {
@@ -58,4 +58,4 @@ const UiFile* FindUiFile(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace penstock
+}  // namespace penstock::ui

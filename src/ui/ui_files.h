@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::ui {
 
 inline constexpr std::string_view kUiPage = "index.html";
 
@@ -23,4 +23,4 @@ std::span<const UiFile> UiFiles();
 // Null: there is no such file.
 const UiFile* FindUiFile(std::string_view name);
 
-}  // namespace penstock
+}  // namespace penstock::ui

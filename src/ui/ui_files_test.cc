@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::ui {
 namespace {
 
 std::string Unpacked(const std::string& packed, size_t size) {
@@ -77,4 +77,4 @@ TEST(UiFiles, ThePageHasNoInlineScriptsOrStyles) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::ui

@@ -3,7 +3,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::unicode {
 namespace {
 
 constexpr char32_t kCapitalSigma = 0x3A3;
@@ -72,4 +72,4 @@ std::string LowerCase(std::string_view text) {
   return out;
 }
 
-}  // namespace penstock
+}  // namespace penstock::unicode

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-namespace penstock {
+namespace penstock::unicode {
 
 // Unicode's full mapping, and its one rule by context: a capital sigma that ends a word becomes
 // the final form. Bytes that are not UTF-8 become U+FFFD, as the tokenizer would make them.
 std::string LowerCase(std::string_view text);
 
-}  // namespace penstock
+}  // namespace penstock::unicode

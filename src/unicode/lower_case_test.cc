@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::unicode {
 namespace {
 
 TEST(LowerCase, AsPythonDoes) {
@@ -23,4 +23,4 @@ TEST(LowerCase, InvalidBytesBecomeReplacementCharacters) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::unicode

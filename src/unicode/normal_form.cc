@@ -5,7 +5,7 @@
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::unicode {
 namespace {
 
 struct ClassedChar {
@@ -128,4 +128,4 @@ void ToNormalForm(NormalForm form, std::string_view text, std::vector<CharChange
   }
 }
 
-}  // namespace penstock
+}  // namespace penstock::unicode

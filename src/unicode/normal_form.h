@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::unicode {
 
 // One character of the new text. `change`: 0 = replaces the next old character; n > 0 = new,
 // shares the alignment of the byte before; -n = replaces one and swallows n more.
@@ -25,4 +25,4 @@ bool IsInNormalForm(NormalForm form, std::string_view text);
 // Appends the normalised characters of `text`.
 void ToNormalForm(NormalForm form, std::string_view text, std::vector<CharChange>* out);
 
-}  // namespace penstock
+}  // namespace penstock::unicode

@@ -8,10 +8,8 @@
 #include "unicode/unicode_tables.h"
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::unicode {
 namespace {
-
-namespace tables = unicode_tables;
 
 constexpr uint32_t kSBase = 0xAC00, kLBase = 0x1100, kVBase = 0x1161, kTBase = 0x11A7;
 constexpr uint32_t kLCount = 19, kVCount = 21, kTCount = 28, kNCount = kVCount * kTCount;
@@ -312,4 +310,4 @@ size_t GraphemeLength(std::string_view text) {
   return at;
 }
 
-}  // namespace penstock
+}  // namespace penstock::unicode

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock {
+namespace penstock::unicode {
 
 // Bits of UnicodeProps(). Keep in step with the constants in tools/gen_unicode_tables.py.
 enum UnicodeBits : uint32_t {
@@ -133,4 +133,4 @@ std::vector<char32_t> CaseVariants(char letter);
 // Length in bytes of the extended grapheme cluster at the start of `text` (UAX #29); 0 if empty.
 size_t GraphemeLength(std::string_view text);
 
-}  // namespace penstock
+}  // namespace penstock::unicode

@@ -2,7 +2,7 @@
 // clang-format off
 #include "unicode/unicode_tables.h"
 
-namespace penstock::unicode_tables {
+namespace penstock::unicode::tables {
 
 const uint32_t kPropertyValues[] = {
     0x0, 0x11, 0x12, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1A, 0x95, 0x9A, 0x103,
@@ -1317,4 +1317,4 @@ const Run kCaseFold[] = {
 };
 const size_t kCaseFoldCount = 2;
 
-}  // namespace penstock::unicode_tables
+}  // namespace penstock::unicode::tables

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace penstock::unicode_tables {
+namespace penstock::unicode::tables {
 
 // `value` holds from code point `start` up to the next run's start.
 struct Run {
@@ -41,4 +41,4 @@ extern const size_t kCompositionCount;
 extern const Run kCaseFold[];
 extern const size_t kCaseFoldCount;
 
-}  // namespace penstock::unicode_tables
+}  // namespace penstock::unicode::tables

@@ -1,6 +1,6 @@
 #include "unicode/utf8.h"
 
-namespace penstock {
+namespace penstock::unicode {
 
 size_t Utf8Count(std::string_view text) {
   size_t count = 0;
@@ -73,4 +73,4 @@ bool SanitizeUtf8(std::string_view text, std::string* storage) {
   return false;
 }
 
-}  // namespace penstock
+}  // namespace penstock::unicode

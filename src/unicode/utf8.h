@@ -7,7 +7,7 @@
 
 #include "common/utf8_check.h"  // IsValidUtf8
 
-namespace penstock {
+namespace penstock::unicode {
 
 inline constexpr char32_t kReplacementChar = 0xFFFD;
 
@@ -77,4 +77,4 @@ void AppendSanitizedUtf8(std::string_view bytes, std::string* out);
 // True if `text` was valid; otherwise *storage holds the cleaned text.
 bool SanitizeUtf8(std::string_view text, std::string* storage);
 
-}  // namespace penstock
+}  // namespace penstock::unicode

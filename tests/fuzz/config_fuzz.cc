@@ -44,7 +44,7 @@ class Folder : public FuzzFolder {
   }
 };
 
-void CheckEncoder(const EncoderConfig& encoder) {
+void CheckEncoder(const families::EncoderConfig& encoder) {
   PENSTOCK_CHECK(encoder.vocab_size > 0 && encoder.hidden_size > 0);
   PENSTOCK_CHECK(encoder.num_hidden_layers > 0 && encoder.num_attention_heads > 0);
   PENSTOCK_CHECK(encoder.hidden_size % encoder.num_attention_heads == 0);
@@ -58,13 +58,14 @@ void CheckEncoder(const EncoderConfig& encoder) {
                  encoder.labels.size() == static_cast<size_t>(encoder.num_labels));
 }
 
-void CheckFolder(const ModelFolder& folder) {
-  EncoderConfig encoder = folder.encoder;
-  if (folder.task == ModelTask::kEmbedding) encoder.labels.clear();  // nothing uses them then
+void CheckFolder(const families::ModelFolder& folder) {
+  families::EncoderConfig encoder = folder.encoder;
+  if (folder.task == families::ModelTask::kEmbedding)
+    encoder.labels.clear();  // nothing uses them then
   CheckEncoder(encoder);
   PENSTOCK_CHECK(folder.max_tokens > 0);
-  PENSTOCK_CHECK(folder.max_tokens <= PositionsUsable(folder.encoder));
-  for (const DenseModule& dense : folder.dense) {
+  PENSTOCK_CHECK(folder.max_tokens <= families::PositionsUsable(folder.encoder));
+  for (const families::DenseModule& dense : folder.dense) {
     PENSTOCK_CHECK(dense.in_features > 0 && dense.out_features > 0);
     PENSTOCK_CHECK(dense.folder.find("..") == std::string::npos);
   }
@@ -80,14 +81,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Folder folder;
   fuzz::Input input(data, size);
   for (const char* name : kFiles) folder.Put(name, input.Part());
-  const auto read = ModelFolder::Read(folder.path());
+  const auto read = families::ModelFolder::Read(folder.path());
   if (read.ok()) {
     CheckFolder(*read);
   } else {
     const std::string message = read.status().message();
     PENSTOCK_CHECK(!message.empty() && message.size() < 4000);
   }
-  if (const auto store = TensorStore::OpenFolder(folder.path()); store.ok()) {
+  if (const auto store = files::TensorStore::OpenFolder(folder.path()); store.ok()) {
     PENSTOCK_CHECK((*store)->tensors().empty());
   }
   return 0;

@@ -74,24 +74,25 @@ void CheckFactors(const std::vector<float>& factors, size_t count) {
   for (const float factor : factors) PENSTOCK_CHECK(std::isfinite(factor) && factor > 0);
 }
 
-void CheckRope(const DecoderConfig& config) {
-  const RopeScaling& scaling = config.rope_scaling;
+void CheckRope(const families::DecoderConfig& config) {
+  const families::RopeScaling& scaling = config.rope_scaling;
   const auto pairs = static_cast<size_t>(config.rope_size / 2);
-  const bool longrope = scaling.kind == RopeScalingKind::kLongrope;
-  CheckFactors(scaling.factors, scaling.kind == RopeScalingKind::kLlama3 ? pairs : 0);
+  const bool longrope = scaling.kind == families::RopeScalingKind::kLongrope;
+  CheckFactors(scaling.factors, scaling.kind == families::RopeScalingKind::kLlama3 ? pairs : 0);
   CheckFactors(scaling.short_factors, longrope ? pairs : 0);
   CheckFactors(scaling.long_factors, longrope ? pairs : 0);
   PENSTOCK_CHECK(std::isfinite(scaling.attention_factor) && scaling.attention_factor > 0);
   PENSTOCK_CHECK(scaling.beta_fast > 0 && scaling.beta_slow > 0);
-  if (scaling.kind == RopeScalingKind::kYarn || scaling.kind == RopeScalingKind::kLinear) {
+  if (scaling.kind == families::RopeScalingKind::kYarn ||
+      scaling.kind == families::RopeScalingKind::kLinear) {
     PENSTOCK_CHECK(scaling.factor >= 1);
   }
-  if (scaling.kind == RopeScalingKind::kYarn || longrope) {
+  if (scaling.kind == families::RopeScalingKind::kYarn || longrope) {
     PENSTOCK_CHECK(scaling.original_context > 0);
   }
 }
 
-void CheckConfig(const DecoderConfig& config) {
+void CheckConfig(const families::DecoderConfig& config) {
   PENSTOCK_CHECK(config.vocab_size > 0 && config.hidden_size > 0 && config.intermediate_size > 0);
   PENSTOCK_CHECK(config.kv_heads > 0 && config.heads % config.kv_heads == 0);
   PENSTOCK_CHECK(config.head_size > 0 && config.context > 0);
@@ -108,38 +109,38 @@ void CheckConfig(const DecoderConfig& config) {
   for (const int32_t id : {config.bos_id, config.eos_id, config.pad_id}) {
     PENSTOCK_CHECK(id >= -1 && id < config.vocab_size);
   }
-  PENSTOCK_CHECK(config.end_ids.size() <= kDecoderEndIdsMax);
+  PENSTOCK_CHECK(config.end_ids.size() <= families::kDecoderEndIdsMax);
   int32_t before = -1;
   for (const int32_t id : config.end_ids) {
     PENSTOCK_CHECK(id > before && id < config.vocab_size);
     before = id;
   }
   PENSTOCK_CHECK(!config.layers.empty());
-  for (const DecoderLayerConfig& layer : config.layers) {
+  for (const families::DecoderLayerConfig& layer : config.layers) {
     PENSTOCK_CHECK(layer.window >= 0 && layer.window < config.context);
     PENSTOCK_CHECK(std::isfinite(layer.rope_theta) && layer.rope_theta > 1);
   }
-  PENSTOCK_CHECK(KvBytesPerToken(config, 2) > 0);
+  PENSTOCK_CHECK(families::KvBytesPerToken(config, 2) > 0);
   CheckRope(config);
 }
 
-void CheckTensor(const TensorRecord& tensor, int64_t rows, int64_t columns) {
+void CheckTensor(const files::TensorRecord& tensor, int64_t rows, int64_t columns) {
   PENSTOCK_CHECK(tensor.shape.size() == (columns == 0 ? 1 : 2) && tensor.shape[0] == rows);
   PENSTOCK_CHECK(columns == 0 || tensor.shape[1] == columns);
   const auto elements = static_cast<size_t>(tensor.elements());
-  PENSTOCK_CHECK(tensor.data.size() == StoredBytes(tensor.dtype, elements));
+  PENSTOCK_CHECK(tensor.data.size() == numbers::StoredBytes(tensor.dtype, elements));
   std::vector<float> values(elements);
   PENSTOCK_CHECK(tensor.CopyToF32(values).ok());
 }
 
-void CheckTensors(const DecoderConfig& config, const DecoderTensors& tensors) {
+void CheckTensors(const families::DecoderConfig& config, const families::DecoderTensors& tensors) {
   const int64_t hidden = config.hidden_size, inner = config.intermediate_size;
   const int64_t q_rows = int64_t{config.heads} * config.head_size;
   const int64_t kv_rows = int64_t{config.kv_heads} * config.head_size;
   CheckTensor(tensors.embedding, config.vocab_size, hidden);
   CheckTensor(tensors.output.weight, config.vocab_size, hidden);
   PENSTOCK_CHECK(tensors.layers.size() == config.layers.size());
-  for (const DecoderLayerTensors& layer : tensors.layers) {
+  for (const families::DecoderLayerTensors& layer : tensors.layers) {
     CheckTensor(layer.attention_norm, hidden, 0);
     CheckTensor(layer.q.weight, q_rows, hidden);
     CheckTensor(layer.k.weight, kv_rows, hidden);
@@ -154,14 +155,14 @@ void CheckTensors(const DecoderConfig& config, const DecoderTensors& tensors) {
 }
 
 void OpenAndCheck(const std::string& path) {
-  const auto kind = KindOfModel(path);
-  const auto files = DecoderFiles::Open(path);
+  const auto kind = families::KindOfModel(path);
+  const auto files = families::DecoderFiles::Open(path);
   if (!files.ok()) {
     const std::string message = files.status().message();
     PENSTOCK_CHECK(!message.empty() && message.size() < 4000);
     return;
   }
-  PENSTOCK_CHECK(kind.ok() && *kind == ModelKind::kDecoder);
+  PENSTOCK_CHECK(kind.ok() && *kind == families::ModelKind::kDecoder);
   CheckConfig(files->config);
   CheckTensors(files->config, files->tensors);
   PENSTOCK_CHECK(files->parameters > 0 && files->unused_tensors >= 0);

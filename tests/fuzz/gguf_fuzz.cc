@@ -9,15 +9,16 @@
 namespace penstock {
 namespace {
 
-void CheckTensors(const GgufFile& file, std::span<const std::byte> bytes) {
+void CheckTensors(const files::GgufFile& file, std::span<const std::byte> bytes) {
   const std::byte* end_before = bytes.data();
-  for (const TensorRecord& tensor : file.tensors) {
-    PENSTOCK_CHECK(!tensor.name.empty() && tensor.name.size() <= kGgufNameBytesMax);
-    PENSTOCK_CHECK(tensor.shape.size() <= kGgufRankMax && tensor.elements() > 0);
+  for (const files::TensorRecord& tensor : file.tensors) {
+    PENSTOCK_CHECK(!tensor.name.empty() && tensor.name.size() <= files::kGgufNameBytesMax);
+    PENSTOCK_CHECK(tensor.shape.size() <= files::kGgufRankMax && tensor.elements() > 0);
     const auto elements = static_cast<size_t>(tensor.elements());
-    PENSTOCK_CHECK(tensor.data.size() == StoredBytes(tensor.dtype, elements));
-    PENSTOCK_CHECK(tensor.shape.empty() ||
-                   static_cast<size_t>(tensor.shape.back()) % BlockOf(tensor.dtype).elements == 0);
+    PENSTOCK_CHECK(tensor.data.size() == numbers::StoredBytes(tensor.dtype, elements));
+    PENSTOCK_CHECK(tensor.shape.empty() || static_cast<size_t>(tensor.shape.back()) %
+                                                   numbers::BlockOf(tensor.dtype).elements ==
+                                               0);
     // In order, and one does not begin before the other ends.
     PENSTOCK_CHECK(tensor.data.data() >= end_before);
     end_before = tensor.data.data() + tensor.data.size();
@@ -37,7 +38,7 @@ void CheckTensors(const GgufFile& file, std::span<const std::byte> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace penstock;
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
-  const auto file = ParseGguf(bytes);
+  const auto file = files::ParseGguf(bytes);
   if (!file.ok()) {
     PENSTOCK_CHECK(!file.status().message().empty() && file.status().message().size() < 2000);
     return 0;
@@ -45,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   PENSTOCK_CHECK(file->version == 2 || file->version == 3);
   PENSTOCK_CHECK(file->metadata.values().size() <= size);
   CheckTensors(*file, bytes);
-  volatile uint64_t kept = ReadEverything(*file);
+  volatile uint64_t kept = files::ReadEverything(*file);
   (void)kept;
   return 0;
 }

@@ -7,23 +7,23 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace penstock;
   using namespace penstock::fuzz;
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
-  const auto file = ParseGguf(bytes);
+  const auto file = files::ParseGguf(bytes);
   if (!file.ok()) return 0;
-  const auto loaded = TokenizerFromGguf(file->metadata);
+  const auto loaded = text::TokenizerFromGguf(file->metadata);
   if (!loaded.ok()) {
     PENSTOCK_CHECK(!loaded.status().field().empty() && loaded.status().message().size() < 4000);
     return 0;
   }
-  const Tokenizer& tokenizer = **loaded;
+  const text::Tokenizer& tokenizer = **loaded;
   CheckVocabulary(tokenizer);
   const std::string_view texts[] = {"ab a\n b1 12345", " <s>a<|e|>b  \xC3\xA9 [SEP]x",
                                     "the cat sat on a mat, a mat sat on the cat", "\xC3\xE2 \xF0"};
   for (const std::string_view text : texts) {
-    EncodeOptions options;
+    text::EncodeOptions options;
     options.max_tokens = size % 40;
     options.with_offsets = true;
     const size_t points = CodePoints(text);
-    Encoding encoding;
+    text::Encoding encoding;
     if (tokenizer.Encode(text, options, &encoding).ok()) CheckShape(encoding, options, points);
     if (tokenizer.EncodePair(text, texts[0], options, &encoding).ok()) {
       CheckShape(encoding, options, std::max(points, CodePoints(texts[0])));

@@ -24,12 +24,12 @@ constexpr size_t kInputBytesMax = 4096;
 constexpr uint32_t kStreamsMax = 8;
 
 struct Held {
-  std::shared_ptr<Http2Answer> answer;
+  std::shared_ptr<http2::Http2Answer> answer;
   size_t unconsumed = 0;
   bool ended = false, gone = false;
 };
 
-class Receiver final : public Http2Receiver {
+class Receiver final : public http2::Http2Receiver {
  public:
   Receiver(std::shared_ptr<Held> held, size_t* alive) : held_(std::move(held)), alive_(alive) {
     ++*alive_;
@@ -41,14 +41,14 @@ class Receiver final : public Http2Receiver {
   void OnData(std::string_view bytes) override {
     PENSTOCK_CHECK(!held_->gone && !held_->ended && !bytes.empty());
     held_->unconsumed += bytes.size();
-    PENSTOCK_CHECK(held_->unconsumed <= static_cast<size_t>(kHttp2StreamWindow));
+    PENSTOCK_CHECK(held_->unconsumed <= static_cast<size_t>(http2::kHttp2StreamWindow));
   }
-  void OnTrailers(HeaderList) override { PENSTOCK_CHECK(!held_->gone && !held_->ended); }
+  void OnTrailers(http2::HeaderList) override { PENSTOCK_CHECK(!held_->gone && !held_->ended); }
   void OnEnd() override { PENSTOCK_CHECK(!held_->gone && !std::exchange(held_->ended, true)); }
   void OnSent() override { PENSTOCK_CHECK(!held_->gone); }
   void OnTime() override { PENSTOCK_CHECK(!held_->gone); }
   void OnInterrupt() override { PENSTOCK_CHECK(!held_->gone); }
-  void OnGone(Http2Gone) override {
+  void OnGone(http2::Http2Gone) override {
     PENSTOCK_CHECK(!std::exchange(held_->gone, true));
     PENSTOCK_CHECK(held_->answer == nullptr || held_->answer->unsent() == 0);
   }
@@ -58,10 +58,10 @@ class Receiver final : public Http2Receiver {
   size_t* const alive_;
 };
 
-class Handler final : public Http2Handler {
+class Handler final : public http2::Http2Handler {
  public:
-  std::shared_ptr<Http2Receiver> OnStream(Http2Request request,
-                                          std::shared_ptr<Http2Answer> answer) override {
+  std::shared_ptr<http2::Http2Receiver> OnStream(
+      http2::Http2Request request, std::shared_ptr<http2::Http2Answer> answer) override {
     PENSTOCK_CHECK(!request.method.empty());
     auto held = std::make_shared<Held>();
     held->answer = std::move(answer);
@@ -73,19 +73,19 @@ class Handler final : public Http2Handler {
   size_t alive = 0;
 };
 
-class NoWake final : public Http2Wake {
+class NoWake final : public http2::Http2Wake {
   void Wake() noexcept override {}
 };
 
 class Conversation {
  public:
   Conversation() {
-    Http2Limits limits;
+    http2::Http2Limits limits;
     limits.streams_max = kStreamsMax;
     limits.header_bytes_max = 1000;
     limits.idle_timeout = std::chrono::seconds(75);
-    session_ =
-        std::make_unique<Http2Session>(&handler_, limits, "fuzz", std::make_shared<NoWake>(), now_);
+    session_ = std::make_unique<http2::Http2Session>(&handler_, limits, "fuzz",
+                                                     std::make_shared<NoWake>(), now_);
   }
 
   void Step(fuzz::Input* input) {
@@ -133,9 +133,10 @@ class Conversation {
  private:
   void SendFrame(fuzz::Input* input) {
     const uint8_t type = input->Byte(), flags = input->Byte(), stream = input->Byte();
-    if (type == kHeaders && stream == 0) next_stream_ += 2;
+    if (type == http2::kHeaders && stream == 0) next_stream_ += 2;
     const uint32_t id = stream == 0 ? next_stream_ : stream;
-    Send(Frame(type, flags, type == kSettings || type == kPing ? 0 : id, input->Part()));
+    Send(http2::Frame(type, flags, type == http2::kSettings || type == http2::kPing ? 0 : id,
+                      input->Part()));
   }
 
   void Answer(fuzz::Input* input) {
@@ -153,7 +154,7 @@ class Conversation {
       case 3:
         return held.answer->SendTrailers({{"t", "1"}});
       case 4:
-        return held.answer->Reset(Http2Error::kCancel);
+        return held.answer->Reset(http2::Http2Error::kCancel);
       case 5:
         held.answer->Consume(held.unconsumed);
         held.unconsumed = 0;
@@ -171,8 +172,8 @@ class Conversation {
       std::string bytes;
       session_->Produce(64 << 10, &bytes, now_);
       if (bytes.empty()) return;
-      for (const SeenFrame& frame : reader_.Read(bytes)) {
-        if (frame.type == kHeaders) PENSTOCK_CHECK(frame.headers.at(0).first != "broken");
+      for (const http2::SeenFrame& frame : reader_.Read(bytes)) {
+        if (frame.type == http2::kHeaders) PENSTOCK_CHECK(frame.headers.at(0).first != "broken");
       }
       session_->Sent(bytes.size(), now_);
     }
@@ -180,8 +181,8 @@ class Conversation {
 
   Handler handler_;
   Clock::time_point now_ = Clock::time_point() + std::chrono::hours(100);
-  std::unique_ptr<Http2Session> session_;
-  FrameReader reader_;
+  std::unique_ptr<http2::Http2Session> session_;
+  http2::FrameReader reader_;
   uint32_t next_stream_ = static_cast<uint32_t>(-1);
   bool takes_ = true;
 };
@@ -199,7 +200,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size > kInputBytesMax) return 0;
   fuzz::Input input(data, size);
   Conversation conversation;
-  if (!input.Bit()) conversation.Send(Hello());
+  if (!input.Bit()) conversation.Send(http2::Hello());
   while (!input.Rest().empty() && !conversation.done()) conversation.Step(&input);
   conversation.End();
   return 0;

@@ -28,20 +28,21 @@ constexpr size_t kInputBytesMax =
     6000;  // answers to all requests of an input fit the socket's buffer
 constexpr fuzz::ReferenceLimits kLimits = {16 << 10, 1 << 12};
 
-class Recorder final : public HttpHandler {
+class Recorder final : public http::HttpHandler {
  public:
-  std::optional<HttpResponse> OnHeader(HttpRequest*) override { return std::nullopt; }
-  void OnRequest(std::shared_ptr<const HttpRequest> request, std::string body,
-                 Responder respond) override {
+  std::optional<http::HttpResponse> OnHeader(http::HttpRequest*) override { return std::nullopt; }
+  void OnRequest(std::shared_ptr<const http::HttpRequest> request, std::string body,
+                 http::Responder respond) override {
     seen.push_back({request->method, request->target, std::move(body)});
-    respond.Send(HttpResponse{.body = "ok"});
+    respond.Send(http::HttpResponse{.body = "ok"});
   }
-  HttpResponse OnError(const HttpRequest&, int status, const std::string& message) override {
+  http::HttpResponse OnError(const http::HttpRequest&, int status,
+                             const std::string& message) override {
     PENSTOCK_CHECK(status >= 400 && !message.empty());
     ++errors;
-    return HttpResponse{.status = status, .body = "no"};
+    return http::HttpResponse{.status = status, .body = "no"};
   }
-  void OnDone(const HttpRequest&, int, size_t, int64_t) override { ++done; }
+  void OnDone(const http::HttpRequest&, int, size_t, int64_t) override { ++done; }
   void OnStreams(int) override {}
   void OnStreamDropped() override {}
   void OnConnections(int change) override { connections += change; }
@@ -73,7 +74,7 @@ class Conversation {
     tcp::socket socket(thread_->context);
     socket.assign(tcp::v4(), ends[0]);
     PENSTOCK_CHECK(open_.TryAdd(1, 1));
-    MakeConnection(std::move(socket), thread_)->Start();
+    http::MakeConnection(std::move(socket), thread_)->Start();
   }
   ~Conversation() {
     close(client_);
@@ -109,9 +110,9 @@ class Conversation {
   }
 
   Recorder* const recorder_;
-  ServerOptions options_;
-  OpenCount open_;
-  std::shared_ptr<IoThread> thread_ = std::make_shared<IoThread>();
+  http::ServerOptions options_;
+  http::OpenCount open_;
+  std::shared_ptr<http::IoThread> thread_ = std::make_shared<http::IoThread>();
   int client_ = -1;
   std::string answer_;
 };
@@ -166,7 +167,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Input input(data, size);
   const size_t piece = 1 + input.Byte();
   const std::string_view bytes = input.Rest();
-  if (bytes.starts_with(kHttp2Preface)) return 0;
+  if (bytes.starts_with(http2::kHttp2Preface)) return 0;
   const auto seen = Talk(bytes, kInputBytesMax);
   Compare(seen, fuzz::ReadRequests(bytes, kLimits));
   PENSTOCK_CHECK(Talk(bytes, piece) == seen);

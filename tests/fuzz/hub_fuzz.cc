@@ -12,27 +12,28 @@
 namespace penstock {
 namespace {
 
-void CheckListing(const RepositoryListing& listing) {
+void CheckListing(const hub::RepositoryListing& listing) {
   for (const auto& [file, bytes] : listing.files) {
     PENSTOCK_CHECK(!file.starts_with('/') && file.find('\\') == std::string::npos);
     PENSTOCK_CHECK(("/" + file + "/").find("/../") == std::string::npos);
-    QuantisationOf(file);
+    hub::QuantisationOf(file);
   }
-  const auto again = RepositoryListing::Parse(listing.ToJson());
+  const auto again = hub::RepositoryListing::Parse(listing.ToJson());
   // Bytes that are not UTF-8 do not come back as they were, which no JSON text has.
   PENSTOCK_CHECK(again.ok() && again->files == listing.files);
 }
 
-void CheckChoice(const RepositoryListing& listing, const ModelReference& reference, bool tokens) {
-  const auto choice = ChooseFiles(listing, reference, tokens);
+void CheckChoice(const hub::RepositoryListing& listing, const hub::ModelReference& reference,
+                 bool tokens) {
+  const auto choice = hub::ChooseFiles(listing, reference, tokens);
   if (!choice.ok()) {
     PENSTOCK_CHECK(!choice.status().message().empty());
     return;
   }
   PENSTOCK_CHECK(!choice->files.empty());
   for (const std::string& file : choice->files) PENSTOCK_CHECK(listing.Has(file));
-  if (choice->format != ModelFormat::kGguf) return;
-  for (const std::string& file : choice->files) PENSTOCK_CHECK(IsModelFile(file));
+  if (choice->format != hub::ModelFormat::kGguf) return;
+  for (const std::string& file : choice->files) PENSTOCK_CHECK(hub::IsModelFile(file));
   if (reference.file.empty()) return;
   PENSTOCK_CHECK(std::count(choice->files.begin(), choice->files.end(), reference.file) == 1);
 }
@@ -44,16 +45,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace penstock;  // NOLINT
   fuzz::Input input(data, size);
   const std::string text(input.Part());
-  const auto reference = ModelReference::ParseHub(text);
+  const auto reference = hub::ModelReference::ParseHub(text);
   if (reference.ok()) {
-    const auto again = ModelReference::ParseHub(reference->Text());
+    const auto again = hub::ModelReference::ParseHub(reference->Text());
     PENSTOCK_CHECK(again.ok() && again->Text() == reference->Text());
-    PENSTOCK_CHECK(reference->file.empty() || IsRepositoryPath(reference->file));
+    PENSTOCK_CHECK(reference->file.empty() || hub::IsRepositoryPath(reference->file));
   }
-  const auto listing = RepositoryListing::Parse(std::string(input.Rest()));
+  const auto listing = hub::RepositoryListing::Parse(std::string(input.Rest()));
   if (!listing.ok()) return 0;
   CheckListing(*listing);
-  const auto plain = *ModelReference::ParseHub("a/b");
+  const auto plain = *hub::ModelReference::ParseHub("a/b");
   for (const bool tokens : {false, true}) {
     CheckChoice(*listing, plain, tokens);
     if (reference.ok()) CheckChoice(*listing, *reference, tokens);

@@ -38,13 +38,13 @@ bool OverALimit(const inference::ModelInferRequest& message) {
   int parameters = message.parameters_size();
   for (const auto& input : message.inputs()) parameters += input.parameters_size();
   for (const auto& output : message.outputs()) parameters += output.parameters_size();
-  const auto tensors = static_cast<int>(InferRequest::kTensorsMax);
+  const auto tensors = static_cast<int>(grpc::InferRequest::kTensorsMax);
   return message.inputs_size() > tensors || message.outputs_size() > tensors ||
          message.raw_input_contents_size() > tensors ||
-         parameters > static_cast<int>(InferRequest::kParametersMax);
+         parameters > static_cast<int>(grpc::InferRequest::kParametersMax);
 }
 
-void CheckSame(const InferRequest& request, inference::ModelInferRequest* message) {
+void CheckSame(const grpc::InferRequest& request, inference::ModelInferRequest* message) {
   PENSTOCK_CHECK(static_cast<int>(request.raw().size()) == message->raw_input_contents_size());
   for (size_t i = 0; i < request.raw().size(); ++i) {
     const auto raw = std::as_bytes(std::span(message->raw_input_contents(static_cast<int>(i))));
@@ -69,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   RequestMemory memory(budget, Priority::kInteractive);
   inference::ModelInferRequest message;
   const bool parsed = message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-  InferRequest request;
+  penstock::grpc::InferRequest request;
   const Status status = request.Read(std::string(bytes), counts ? &memory : nullptr);
   if (status.ok()) {
     PENSTOCK_CHECK(parsed);

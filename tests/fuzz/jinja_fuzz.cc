@@ -10,21 +10,21 @@
 namespace penstock {
 namespace {
 
-jinja::Limits SmallLimits() {
-  jinja::Limits limits;
+chat::jinja::Limits SmallLimits() {
+  chat::jinja::Limits limits;
   limits.steps = 100'000;
   limits.memory_bytes = 32 << 20;
   limits.output_bytes = 1 << 20;
   return limits;
 }
 
-ChatInput ReadInput(std::string_view json, uint8_t flags) {
-  ChatInput input;
+chat::ChatInput ReadInput(std::string_view json, uint8_t flags) {
+  chat::ChatInput input;
   input.now = std::chrono::system_clock::from_time_t(1'700'000'000);
   input.add_generation_prompt = (flags & 1) != 0;
   input.continue_final_message = (flags & 2) != 0;
   input.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
-  const auto value = JsonValue::Parse(json);
+  const auto value = chat::JsonValue::Parse(json);
   if (!value.ok() || value->object() == nullptr) return input;
   for (const auto& [name, member] : *value->object()) {
     if (name == "messages") {
@@ -54,8 +54,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Input input(data, size);
   const std::string_view source = input.Part();
   const std::string_view json = input.Part();
-  const ChatInput chat = ReadInput(json, input.Byte());
-  const auto parsed = ChatTemplate::Parse(std::string(source), SmallLimits());
+  const chat::ChatInput chat = ReadInput(json, input.Byte());
+  const auto parsed = chat::ChatTemplate::Parse(std::string(source), SmallLimits());
   if (!parsed.ok()) {
     CheckError(parsed.status());
     return 0;

@@ -90,9 +90,11 @@ void CheckGetters(const JsonObject& object) {
 // An error has a message, and every ErrorBody prints it as JSON.
 void CheckError(const Status& status) {
   PENSTOCK_CHECK(!status.ok() && !status.message().empty());
-  const Status renamed = WithWireNames(status, {{"inputs", "input"}, {"source", "inputs.source"}});
-  for (const ErrorBody error_body : {ErrorBody::kOpenAi, ErrorBody::kRerank, ErrorBody::kTei}) {
-    const HttpResponse response = PrintError(error_body, renamed, "id");
+  const Status renamed =
+      frontend::WithWireNames(status, {{"inputs", "input"}, {"source", "inputs.source"}});
+  for (const routes::ErrorBody error_body :
+       {routes::ErrorBody::kOpenAi, routes::ErrorBody::kRerank, routes::ErrorBody::kTei}) {
+    const http::HttpResponse response = routes::PrintError(error_body, renamed, "id");
     PENSTOCK_CHECK(response.status >= 400);
     PENSTOCK_CHECK(JsonDocument::Parse(response.body).ok());
   }
@@ -104,23 +106,23 @@ bool Parsed(const Expected<T>& call) {
   return call.ok();
 }
 
-void CheckText(const TextOptions& text) {
-  if (text.prompt) PENSTOCK_CHECK(text.prompt->size() <= kPromptBytesMax);
-  if (text.prompt_name) PENSTOCK_CHECK(text.prompt_name->size() <= kNameBytesMax);
+void CheckText(const api::TextOptions& text) {
+  if (text.prompt) PENSTOCK_CHECK(text.prompt->size() <= routes::kPromptBytesMax);
+  if (text.prompt_name) PENSTOCK_CHECK(text.prompt_name->size() <= api::kNameBytesMax);
 }
 
-void CheckInputs(const std::vector<Input>& inputs) {
-  for (const Input& input : inputs) {
+void CheckInputs(const std::vector<api::Input>& inputs) {
+  for (const api::Input& input : inputs) {
     PENSTOCK_CHECK(input.is_ids ? input.text.empty() : input.ids.empty());
     for (const int32_t id : input.ids) PENSTOCK_CHECK(id >= 0);
   }
 }
 
-void CheckTextRequest(const TextRequest& request) {
-  PENSTOCK_CHECK(request.samples >= 1 && request.samples <= TextRequest::kSamplesMax);
+void CheckTextRequest(const api::TextRequest& request) {
+  PENSTOCK_CHECK(request.samples >= 1 && request.samples <= api::TextRequest::kSamplesMax);
   PENSTOCK_CHECK(request.sampling.With({}).Check(std::numeric_limits<int32_t>::max()).ok());
-  for (const GeneratePrompt& prompt : request.prompts) {
-    if (const auto* const chat = std::get_if<ChatPrompt>(&prompt.value)) {
+  for (const api::GeneratePrompt& prompt : request.prompts) {
+    if (const auto* const chat = std::get_if<api::ChatPrompt>(&prompt.value)) {
       PENSTOCK_CHECK(chat->messages.array() != nullptr && !chat->messages.array()->empty());
       PENSTOCK_CHECK(chat->messages.Print().starts_with("[{"));
     }
@@ -128,56 +130,60 @@ void CheckTextRequest(const TextRequest& request) {
 }
 
 void CheckDialects(std::string_view body) {
-  if (const auto call = ParseChatCall(body); Parsed(call)) {
+  if (const auto call = routes::ParseChatCall(body); Parsed(call)) {
     PENSTOCK_CHECK(call->request.prompts.size() == 1);
     CheckTextRequest(call->request);
   }
   // An empty array of prompts is refused by the service, as it refuses empty inputs of each kind.
-  if (const auto call = ParseCompletionCall(body); Parsed(call)) CheckTextRequest(call->request);
-  Parsed(ParseApplyTemplate(body));
-  if (const auto call = ParseEmbeddingsCall(body); Parsed(call)) {
-    PENSTOCK_CHECK(call->request.model.size() <= kNameBytesMax);
+  if (const auto call = routes::ParseCompletionCall(body); Parsed(call))
+    CheckTextRequest(call->request);
+  Parsed(routes::ParseApplyTemplate(body));
+  if (const auto call = routes::ParseEmbeddingsCall(body); Parsed(call)) {
+    PENSTOCK_CHECK(call->request.model.size() <= api::kNameBytesMax);
     CheckInputs(call->request.inputs);
     CheckText(call->request.text);
   }
-  Parsed(ParseClassifyCall(body));
-  Parsed(ParseBulkCall(body));
-  const auto parsed = RequestBody::Parse(body);
+  Parsed(routes::ParseClassifyCall(body));
+  Parsed(routes::ParseBulkCall(body));
+  const auto parsed = routes::RequestBody::Parse(body);
   if (!Parsed(parsed)) return;
   const JsonObject& object = parsed->object();
-  Parsed(ParseRerankCall(object));
-  if (const auto call = ParseTeiEmbed(object); Parsed(call)) {
+  Parsed(routes::ParseRerankCall(object));
+  if (const auto call = routes::ParseTeiEmbed(object); Parsed(call)) {
     CheckInputs(call->inputs);
     CheckText(call->text);
   }
   for (const bool streams : {false, true}) {
-    if (const auto call = ParseTgiCall(object, streams); Parsed(call)) {
+    if (const auto call = routes::ParseTgiCall(object, streams); Parsed(call)) {
       CheckTextRequest(call->request);
     }
   }
-  if (const auto call = ParseOllamaGenerate(object); Parsed(call)) CheckTextRequest(call->request);
-  if (const auto call = ParseOllamaChat(object); Parsed(call)) CheckTextRequest(call->request);
-  if (const auto call = ParseCohereChat(object); Parsed(call)) CheckTextRequest(call->request);
-  const ServiceOptions limits;
-  if (const auto call = ParseOllamaEmbed(object, limits); Parsed(call)) {
+  if (const auto call = routes::ParseOllamaGenerate(object); Parsed(call))
+    CheckTextRequest(call->request);
+  if (const auto call = routes::ParseOllamaChat(object); Parsed(call))
+    CheckTextRequest(call->request);
+  if (const auto call = routes::ParseCohereChat(object); Parsed(call))
+    CheckTextRequest(call->request);
+  const api::ServiceOptions limits;
+  if (const auto call = routes::ParseOllamaEmbed(object, limits); Parsed(call)) {
     CheckInputs(call->request.inputs);
   }
-  if (const auto call = ParseOllamaEmbeddings(object); Parsed(call)) {
+  if (const auto call = routes::ParseOllamaEmbeddings(object); Parsed(call)) {
     CheckInputs(call->request.inputs);
   }
   for (const int version : {1, 2}) {
-    const auto call = ParseCohereEmbed(object, version, limits);
+    const auto call = routes::ParseCohereEmbed(object, version, limits);
     if (!Parsed(call)) continue;
     CheckInputs(call->request.inputs);
-    for (const EmbeddingFormat& type : call->types) PENSTOCK_CHECK(type.range > 0);
+    for (const routes::EmbeddingFormat& type : call->types) PENSTOCK_CHECK(type.range > 0);
   }
-  Parsed(ParseTeiRerank(object));
-  Parsed(ParseTeiPredict(object));
-  Parsed(ParseTeiSimilarity(object));
-  Parsed(ParseTeiTokenize(object));
-  Parsed(ParseTeiDecode(object));
+  Parsed(routes::ParseTeiRerank(object));
+  Parsed(routes::ParseTeiPredict(object));
+  Parsed(routes::ParseTeiSimilarity(object));
+  Parsed(routes::ParseTeiTokenize(object));
+  Parsed(routes::ParseTeiDecode(object));
   for (const char* task : {"embedding", "reranking", "classification"}) {
-    (void)ChooseTeiRootTask(object, task);
+    (void)routes::ChooseTeiRootTask(object, task);
   }
 }
 

@@ -17,16 +17,16 @@ namespace {
 size_t BytesOf(const std::string& text) { return HeapTextBytes(text.size()); }
 
 // What the heap has of the tree, at least.
-size_t BytesOf(const JsonValue& value, size_t members_max) {
+size_t BytesOf(const chat::JsonValue& value, size_t members_max) {
   size_t bytes = 0;
   if (const std::string* text = value.string()) bytes += BytesOf(*text);
   if (const auto* items = value.array()) {
-    bytes += items->size() * sizeof(JsonValue);
-    for (const JsonValue& item : *items) bytes += BytesOf(item, members_max);
+    bytes += items->size() * sizeof(chat::JsonValue);
+    for (const chat::JsonValue& item : *items) bytes += BytesOf(item, members_max);
   }
   if (const auto* members = value.object()) {
     PENSTOCK_CHECK(members->size() <= members_max);
-    bytes += members->size() * sizeof(JsonValue::Member);
+    bytes += members->size() * sizeof(chat::JsonValue::Member);
     for (const auto& [key, member] : *members) {
       bytes += BytesOf(key) + BytesOf(member, members_max);
     }
@@ -44,12 +44,12 @@ void CheckBounded(std::string_view text, size_t members_max, int64_t budget_byte
   PENSTOCK_CHECK(context.memory->Take(budget->limit() - budget_bytes).ok());
   {
     HeldMemory held(context.memory);
-    JsonValue::Limits limits;
+    chat::JsonValue::Limits limits;
     limits.field = "messages";
     limits.members_max = members_max;
     limits.context = &context;
     limits.memory = &held;
-    const auto bounded = JsonValue::Parse(text, limits);
+    const auto bounded = chat::JsonValue::Parse(text, limits);
     if (bounded.ok()) {
       const auto taken =
           static_cast<size_t>(context.memory->held() - budget->limit() + budget_bytes);
@@ -78,13 +78,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text = input.Rest();
   CheckBounded(text, members_max, int64_t{1} << 20, cancelled);
   CheckBounded(text, members_max, static_cast<int64_t>(members_max) << 12, false);
-  const auto free = JsonValue::Parse(text);
+  const auto free = chat::JsonValue::Parse(text);
   if (!free.ok()) {
     PENSTOCK_CHECK(free.code() == StatusCode::kInvalidArgument);
     return 0;
   }
   const std::string printed = free->Print();
-  const auto again = JsonValue::Parse(printed);
+  const auto again = chat::JsonValue::Parse(printed);
   PENSTOCK_CHECK(again.ok() && again->Print() == printed);
   return 0;
 }

@@ -85,8 +85,8 @@ double Rounding(size_t n) { return 2 * 6e-8 * (4 + std::sqrt(static_cast<double>
 
 struct Product {
   size_t rows, in, out;
-  DType dtype;
-  Activation activation;
+  numbers::DType dtype;
+  program::Activation activation;
   bool multiply;
   Floats x, weight, bias, factors, before;
 };
@@ -96,8 +96,8 @@ class Multiplied {
   Multiplied(const Kernels& kernels, const Product& product)
       : kernels_(kernels),
         product_(product),
-        linear_({ViewOf(product.weight, static_cast<int64_t>(product.in)),
-                 ViewOf(product.bias, static_cast<int64_t>(product.out))},
+        linear_({program::ViewOf(product.weight, static_cast<int64_t>(product.in)),
+                 program::ViewOf(product.bias, static_cast<int64_t>(product.out))},
                 {product.dtype, product.factors}, static_cast<size_t>(kernels.panel), Arena()),
         memory_(product.rows * PackedRowBytes(product.dtype, product.in) / sizeof(float), Arena()),
         packed_(memory_.data(), product.rows, linear_) {
@@ -139,7 +139,7 @@ class Multiplied {
 
 // A value halfway between two steps may go to either.
 void CheckPackedInt8(const Product& product, const PackedRows& got, const PackedRows& want) {
-  const size_t groups = ScaleGroups(DType::kI8, product.in);
+  const size_t groups = ScaleGroups(numbers::DType::kI8, product.in);
   for (size_t r = 0; r < product.rows; ++r) {
     const auto* a = reinterpret_cast<const uint8_t*>(got.From(r).words);
     const auto* b = reinterpret_cast<const uint8_t*>(want.From(r).words);
@@ -180,8 +180,8 @@ class Sizes {
       largest = std::max(largest, std::abs(v));
     }
     // bf16 rounds by 1/256 at most.
-    return p_.dtype == DType::kI8 ? largest * std::sqrt(static_cast<double>(p_.in))
-                                  : std::sqrt(square) * 1.01;
+    return p_.dtype == numbers::DType::kI8 ? largest * std::sqrt(static_cast<double>(p_.in))
+                                           : std::sqrt(square) * 1.01;
   }
 
   const Product& p_;
@@ -189,15 +189,16 @@ class Sizes {
 };
 
 void FuzzProduct(fuzz::Input* input) {
-  constexpr DType kTypes[] = {DType::kF32, DType::kBf16, DType::kI8};
+  constexpr numbers::DType kTypes[] = {numbers::DType::kF32, numbers::DType::kBf16,
+                                       numbers::DType::kI8};
   Product p;
   p.dtype = kTypes[input->Byte() % 3];
-  p.activation = static_cast<Activation>(input->Byte() % 6);
-  p.multiply = input->Bit() && p.activation == Activation::kNone;
+  p.activation = static_cast<program::Activation>(input->Byte() % 6);
+  p.multiply = input->Bit() && p.activation == program::Activation::kNone;
   p.rows = input->Number(1, 33);
   p.in = input->Bit() ? input->Number(1, 40) : input->Number(1, 400);
   p.out = input->Number(1, 100);
-  const bool factors = input->Bit() && p.dtype == DType::kI8;
+  const bool factors = input->Bit() && p.dtype == numbers::DType::kI8;
   Numbers numbers(input);
   p.x = numbers.Make(p.rows * p.in);
   p.weight = numbers.Make(p.out * p.in);
@@ -216,10 +217,10 @@ void FuzzProduct(fuzz::Input* input) {
   const Multiplied scalar(*ScalarKernels(), p);
   const Floats want = scalar.Run(scalar.packed(), 0, 0);
   // All but f32 take GELU with a polynomial (its bound: kernels_test.cc).
-  const bool coarse = p.dtype != DType::kF32 && p.activation == Activation::kGelu;
+  const bool coarse = p.dtype != numbers::DType::kF32 && p.activation == program::Activation::kGelu;
   for (const Kernels* kernels : SupportedKernels()) {
     const Multiplied with(*kernels, p);
-    if (p.dtype == DType::kI8) CheckPackedInt8(p, with.packed(), scalar.packed());
+    if (p.dtype == numbers::DType::kI8) CheckPackedInt8(p, with.packed(), scalar.packed());
     const Floats got = with.Run(scalar.packed(), 0, 0);
     const Floats cut = with.Run(scalar.packed(), row, panel_at % (with.panels() + 1));
     PENSTOCK_CHECK(SameBits(cut.data(), got.data(), got.size()));
@@ -228,7 +229,7 @@ void FuzzProduct(fuzz::Input* input) {
         const size_t i = r * p.out + c;
         const double size = sizes.At(r, c);
         double bound = 1.2 * Rounding(p.in) * size + 1e-37;
-        if (p.activation != Activation::kNone) bound += 1e-6 * std::max(1.0, size);
+        if (p.activation != program::Activation::kNone) bound += 1e-6 * std::max(1.0, size);
         if (coarse) bound += 2 * (8e-5 + 4e-6 * size);
         if (p.multiply) bound *= std::abs(static_cast<double>(p.before[i])) * 1.01;
         CheckNear(got[i], want[i], bound);
@@ -291,7 +292,7 @@ void FuzzNorm(fuzz::Input* input) {
 void FuzzPool(fuzz::Input* input) {
   const size_t tokens = input->Number(1, 40), skip = input->Number(0, tokens - 1),
                width = input->Number(1, 300);
-  const auto pooling = static_cast<Pooling>(input->Byte() % 6);
+  const auto pooling = static_cast<program::Pooling>(input->Byte() % 6);
   Numbers numbers(input);
   Floats x = numbers.Make(tokens * width);
   numbers.Spoil(input, &x);
@@ -347,7 +348,7 @@ void FuzzEmbed(fuzz::Input* input) {
 // ---- Attention
 
 struct Attend {
-  DType dtype;
+  numbers::DType dtype;
   size_t length, size;
   bool rotary, interleaved, relative;
   size_t rope_size;
@@ -401,7 +402,7 @@ double LargestNorm(const Floats& qkv, size_t from, size_t stride, size_t size) {
 
 void FuzzAttention(fuzz::Input* input) {
   Attend a;
-  a.dtype = input->Bit() ? DType::kBf16 : DType::kF32;
+  a.dtype = input->Bit() ? numbers::DType::kBf16 : numbers::DType::kF32;
   a.length = input->Bit() ? input->Number(1, 40) : input->Number(1, 600);
   a.size = input->Number(1, 70);
   const uint8_t bits = input->Byte();
@@ -435,7 +436,7 @@ void FuzzAttention(fuzz::Input* input) {
     }
   }
   // An error of a score is a relative one of its weight. bf16 rounds what went in.
-  const double step = a.dtype == DType::kF32 ? Rounding(a.length + 4 * a.size) : 8e-3;
+  const double step = a.dtype == numbers::DType::kF32 ? Rounding(a.length + 4 * a.size) : 8e-3;
   const double bound = std::min(2.1, 4 * step * scores) * value_max + 1e-37;
   for (const Kernels* kernels : SupportedKernels()) {
     const Floats got = Run(*kernels, a, begin, end);

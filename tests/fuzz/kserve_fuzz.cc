@@ -18,33 +18,34 @@ bool IsInside(std::span<const std::byte> part, std::span<const std::byte> whole)
 }
 
 // Elements that came as JSON are as many as the shape says, and read back as they were printed.
-void CheckMade(const InferCall::Input& input) {
-  const auto count = ElementCount(input.shape);
+void CheckMade(const api::InferCall::Input& input) {
+  const auto count = signature::ElementCount(input.shape);
   PENSTOCK_CHECK(count.has_value());
-  const size_t size = ElementBytes(input.type);
+  const size_t size = signature::ElementBytes(input.type);
   PENSTOCK_CHECK(size == 0 || input.bytes.size() == *count * size);
-  PENSTOCK_CHECK(CheckPrintable(input.type, input.bytes).ok());
+  PENSTOCK_CHECK(routes::CheckPrintable(input.type, input.bytes).ok());
   std::string printed;
-  AppendTensorJson(input.type, input.bytes, &printed);
-  PENSTOCK_CHECK(printed.size() <= TensorJsonBytesMax(input.type, input.bytes));
+  routes::AppendTensorJson(input.type, input.bytes, &printed);
+  PENSTOCK_CHECK(printed.size() <= routes::TensorJsonBytesMax(input.type, input.bytes));
   const auto document = JsonDocument::Parse(printed);
   PENSTOCK_CHECK(document.ok());
   const int64_t flat[] = {static_cast<int64_t>(*count)};
-  const auto again = ReadTensorJson(document->root(), input.type, flat, printed.size(), nullptr);
+  const auto again =
+      routes::ReadTensorJson(document->root(), input.type, flat, printed.size(), nullptr);
   PENSTOCK_CHECK(again.ok());
   const auto bytes = again->span();
   PENSTOCK_CHECK(std::equal(bytes.begin(), bytes.end(), input.bytes.begin(), input.bytes.end()));
 }
 
-void Check(const KserveRequest& request, std::string_view body) {
+void Check(const routes::KserveRequest& request, std::string_view body) {
   const auto whole = std::as_bytes(std::span(body));
-  PENSTOCK_CHECK(request.inputs.size() <= kRequestTensorsMax);
+  PENSTOCK_CHECK(request.inputs.size() <= routes::kRequestTensorsMax);
   PENSTOCK_CHECK(request.outputs.size() == request.forms.size());
   PENSTOCK_CHECK(request.shared_inputs.empty());
-  for (const InferCall::Input& input : request.inputs) {
-    PENSTOCK_CHECK(!input.name.empty() && input.shape.size() <= kRequestDimensionsMax);
+  for (const api::InferCall::Input& input : request.inputs) {
+    PENSTOCK_CHECK(!input.name.empty() && input.shape.size() <= routes::kRequestDimensionsMax);
     bool made = false;
-    for (const TensorBytes& each : request.made) {
+    for (const routes::TensorBytes& each : request.made) {
       made = made || (!input.bytes.empty() && each.data.get() == input.bytes.data());
     }
     PENSTOCK_CHECK(made || IsInside(input.bytes, whole));
@@ -57,13 +58,13 @@ void Check(const KserveRequest& request, std::string_view body) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace penstock;
-  static const SharedMemory none(0);
+  static const api::SharedMemory none(0);
   fuzz::Input input(data, size);
   const std::string json(input.Part());
   const std::string body = json + std::string(input.Rest());
   const auto budget = std::make_shared<ByteBudget>(1 << 20);
   RequestMemory memory(budget, Priority::kInteractive);
-  const auto parsed = ParseKserveRequest(body, json.size(), none, &memory);
+  const auto parsed = routes::ParseKserveRequest(body, json.size(), none, &memory);
   if (parsed.ok()) {
     Check(*parsed, body);
     // No more is taken than the text can be worth.
@@ -71,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else {
     PENSTOCK_CHECK(!parsed.status().message().empty());
   }
-  const auto header = KserveJsonBytes(json, body.size());
+  const auto header = routes::KserveJsonBytes(json, body.size());
   PENSTOCK_CHECK(!header.ok() || *header <= body.size());
   return 0;
 }

@@ -15,17 +15,18 @@
 namespace penstock {
 namespace {
 
-using Limits = ModelConfigLimits;
+using Limits = kserve::ModelConfigLimits;
 
-std::vector<TensorSpec> SpecsOf(const std::vector<DeclaredTensor>& tensors) {
-  std::vector<TensorSpec> specs;
-  for (const DeclaredTensor& tensor : tensors) {
+std::vector<signature::TensorSpec> SpecsOf(const std::vector<signature::DeclaredTensor>& tensors) {
+  std::vector<signature::TensorSpec> specs;
+  for (const signature::DeclaredTensor& tensor : tensors) {
     PENSTOCK_CHECK(!tensor.name.empty() && !tensor.dims.empty());
     PENSTOCK_CHECK(tensor.dims.size() <= Limits::kDimsMax);
-    PENSTOCK_CHECK(CheckDims(tensor).ok());
-    std::vector<DimensionRange> shape;
+    PENSTOCK_CHECK(signature::CheckDims(tensor).ok());
+    std::vector<signature::DimensionRange> shape;
     for (const int64_t size : tensor.dims) {
-      shape.push_back(size < 0 ? DimensionRange{0, -1} : DimensionRange{size, size});
+      shape.push_back(size < 0 ? signature::DimensionRange{0, -1}
+                               : signature::DimensionRange{size, size});
     }
     specs.push_back({tensor.name, tensor.type, std::move(shape)});
   }
@@ -33,17 +34,17 @@ std::vector<TensorSpec> SpecsOf(const std::vector<DeclaredTensor>& tensors) {
 }
 
 // As the model itself: each tensor as it is declared.
-void CheckAgain(const TensorModelConfig& config) {
-  ModelConfigParts parts{.name = config.name, .platform = "openvino"};
+void CheckAgain(const kserve::TensorModelConfig& config) {
+  kserve::ModelConfigParts parts{.name = config.name, .platform = "openvino"};
   parts.signature.inputs = SpecsOf(config.tensors.inputs);
   parts.signature.outputs = SpecsOf(config.tensors.outputs);
-  PENSTOCK_CHECK(JsonDocument::Parse(ModelConfigJson(parts)).ok());
+  PENSTOCK_CHECK(JsonDocument::Parse(kserve::ModelConfigJson(parts)).ok());
   inference::ModelConfig message;
-  FillModelConfig(parts, &message);
+  kserve::FillModelConfig(parts, &message);
   std::string text;
   PENSTOCK_CHECK(google::protobuf::TextFormat::PrintToString(message, &text));
   if (text.size() > Limits::kBytesMax) return;
-  const auto again = ParseModelConfig(text, "again");
+  const auto again = kserve::ParseModelConfig(text, "again");
   PENSTOCK_CHECK(again.ok() && again->name == config.name);
   PENSTOCK_CHECK(again->tensors.inputs.size() == config.tensors.inputs.size());
   for (size_t i = 0; i < again->tensors.inputs.size(); ++i) {
@@ -57,7 +58,7 @@ void CheckAgain(const TensorModelConfig& config) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace penstock;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto config = ParseModelConfig(text, "config.pbtxt");
+  const auto config = kserve::ParseModelConfig(text, "config.pbtxt");
   if (!config.ok()) {
     PENSTOCK_CHECK(config.status().message().starts_with("config.pbtxt:"));
     return 0;

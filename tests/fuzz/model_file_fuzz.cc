@@ -24,14 +24,16 @@ const std::string& FileWith(const uint8_t* data, size_t size) {
   return path;
 }
 
-void CheckOptions(const ModelOptions& options) {
+void CheckOptions(const runtime::ModelOptions& options) {
   for (const auto list :
-       {&ModelOptions::tasks, &ModelOptions::contexts, &ModelOptions::max_batch_sizes,
-        &ModelOptions::dtypes, &ModelOptions::int8_keep, &ModelOptions::poolings,
-        &ModelOptions::chat_templates, &ModelOptions::keep_alives, &ModelOptions::temperatures,
-        &ModelOptions::top_ks, &ModelOptions::top_ps, &ModelOptions::min_ps,
-        &ModelOptions::repetition_penalties, &ModelOptions::max_tokens_defaults,
-        &ModelOptions::pin_models}) {
+       {&runtime::ModelOptions::tasks, &runtime::ModelOptions::contexts,
+        &runtime::ModelOptions::max_batch_sizes, &runtime::ModelOptions::dtypes,
+        &runtime::ModelOptions::int8_keep, &runtime::ModelOptions::poolings,
+        &runtime::ModelOptions::chat_templates, &runtime::ModelOptions::keep_alives,
+        &runtime::ModelOptions::temperatures, &runtime::ModelOptions::top_ks,
+        &runtime::ModelOptions::top_ps, &runtime::ModelOptions::min_ps,
+        &runtime::ModelOptions::repetition_penalties, &runtime::ModelOptions::max_tokens_defaults,
+        &runtime::ModelOptions::pin_models}) {
     const std::vector<std::string>& values = options.*list;
     PENSTOCK_CHECK(values.empty() || (values.size() == 1 && !values[0].empty()));
   }
@@ -44,18 +46,18 @@ void CheckOptions(const ModelOptions& options) {
 
 // The same values, each written as a text, are the same file.
 void CheckAgain(const std::string& text) {
-  const auto file = ParseConfig(text, "f");
+  const auto file = cli::ParseConfig(text, "f");
   if (!file.ok()) return;
   PENSTOCK_CHECK(std::is_sorted(file->entries.begin(), file->entries.end(),
                                 [](const auto& a, const auto& b) { return a.line < b.line; }));
   std::string written;
-  for (const ConfigEntry& entry : file->entries) {
+  for (const cli::ConfigEntry& entry : file->entries) {
     if (!entry.table.empty()) return;
-    written += TomlString(entry.key) + " = [";
-    for (const std::string& value : entry.values) written += TomlString(value) + ", ";
+    written += cli::TomlString(entry.key) + " = [";
+    for (const std::string& value : entry.values) written += cli::TomlString(value) + ", ";
     written += "]\n";
   }
-  const auto again = ParseConfig(written, "f");
+  const auto again = cli::ParseConfig(written, "f");
   PENSTOCK_CHECK(again.ok() && again->entries.size() == file->entries.size());
   for (size_t i = 0; i < again->entries.size(); ++i) {
     PENSTOCK_CHECK(again->entries[i].key == file->entries[i].key);
@@ -69,9 +71,9 @@ void CheckAgain(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace penstock;
   const std::string& path = FileWith(data, size);
-  ModelOptions options;
+  runtime::ModelOptions options;
   options.served_names = {"model"};
-  const Status status = ReadModelFile(path, &options);
+  const Status status = cli::ReadModelFile(path, &options);
   if (status.ok()) {
     CheckOptions(options);
   } else {

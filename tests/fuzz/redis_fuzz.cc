@@ -83,11 +83,11 @@ class Server {
   std::atomic<bool> ended_{false};
 };
 
-RemoteStoreOptions Options(const Server& server, bool login) {
-  const auto url = RedisUrl::Parse("unix://" + std::string(login ? "user:secret@" : "") +
-                                   server.path() + (login ? "?db=3" : ""));
+cache::RemoteStoreOptions Options(const Server& server, bool login) {
+  const auto url = cache::RedisUrl::Parse("unix://" + std::string(login ? "user:secret@" : "") +
+                                          server.path() + (login ? "?db=3" : ""));
   PENSTOCK_CHECK(url.ok());
-  RemoteStoreOptions options;
+  cache::RemoteStoreOptions options;
   options.url = *url;
   options.timeout = milliseconds(2000);  // the server closes, so nothing waits for it
   options.connect_timeout = milliseconds(2000);
@@ -96,10 +96,11 @@ RemoteStoreOptions Options(const Server& server, bool login) {
   return options;
 }
 
-void LookUp(RemoteStore* store, const std::vector<std::string>& keys) {
-  std::promise<RemoteStore::Values> promise;
-  store->GetMany(keys, [&](RemoteStore::Values values) { promise.set_value(std::move(values)); });
-  const RemoteStore::Values values = promise.get_future().get();
+void LookUp(cache::RemoteStore* store, const std::vector<std::string>& keys) {
+  std::promise<cache::RemoteStore::Values> promise;
+  store->GetMany(keys,
+                 [&](cache::RemoteStore::Values values) { promise.set_value(std::move(values)); });
+  const cache::RemoteStore::Values values = promise.get_future().get();
   PENSTOCK_CHECK(values.size() == keys.size());
   for (const auto& value : values) PENSTOCK_CHECK(!value || value->size() <= 1 << 12);
 }
@@ -118,8 +119,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool login = input.Bit();
   server->Say((login ? "" : "+PONG\r\n") + std::string(input.Rest()));
   {
-    Metrics metrics;
-    RemoteStore store(Options(*server, login), &metrics);
+    metrics::Metrics metrics;
+    cache::RemoteStore store(Options(*server, login), &metrics);
     while (!store.up() && !server->ended()) std::this_thread::yield();
     LookUp(&store, {"a", "b", "c"});
     store.Put("key", "value");

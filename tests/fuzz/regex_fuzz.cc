@@ -22,14 +22,14 @@ std::string Repeated(std::string_view once, size_t times, size_t bytes_max) {
 }
 
 bool AtCharacter(const std::string& text, size_t at) {
-  return at == text.size() || !IsUtf8Continuation(static_cast<unsigned char>(text[at]));
+  return at == text.size() || !unicode::IsUtf8Continuation(static_cast<unsigned char>(text[at]));
 }
 
-void CheckMatches(const Regex& regex, const std::string& text) {
-  std::vector<ByteRange> matches;
+void CheckMatches(const regex::Regex& regex, const std::string& text) {
+  std::vector<regex::ByteRange> matches;
   if (!regex.FindAll(text, &matches)) return;  // too many steps
   size_t at = 0;
-  for (const ByteRange& match : matches) {
+  for (const regex::ByteRange& match : matches) {
     PENSTOCK_CHECK(match.begin >= at && match.begin <= match.end && match.end <= text.size());
     PENSTOCK_CHECK(AtCharacter(text, match.begin) && AtCharacter(text, match.end));
     PENSTOCK_CHECK(match.begin < match.end || regex.can_be_empty());
@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string pattern(input.Part());
   const std::string_view end = input.Part();
   std::string once;
-  AppendSanitizedUtf8(input.Part(), &once);
+  unicode::AppendSanitizedUtf8(input.Part(), &once);
   const uint8_t repeats = input.Byte();  // seldom very long: that takes its time
   const std::string text =
       Repeated(once, size_t{1} << (repeats < 0xf0 ? repeats % 11 : 16), kTextBytesMax);
@@ -54,16 +54,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t room = kPatternBytesMax - std::min(kPatternBytesMax, pattern.size() + end.size());
   pattern += Repeated(pattern.substr(pattern.size() - tail), size_t{1} << input.Byte() % 16, room);
   pattern += end;
-  const auto regex = Regex::Compile(pattern);
+  const auto regex = regex::Regex::Compile(pattern);
   if (regex.ok()) CheckMatches(*regex, text);
   // Matches nothing but itself.
   std::string literal;
-  AppendSanitizedUtf8(std::string_view(pattern).substr(0, 64), &literal);
+  unicode::AppendSanitizedUtf8(std::string_view(pattern).substr(0, 64), &literal);
   if (!literal.empty()) {
-    std::vector<ByteRange> matches;
-    PENSTOCK_CHECK(Regex::Literal(literal).FindAll(text + literal, &matches));
+    std::vector<regex::ByteRange> matches;
+    PENSTOCK_CHECK(regex::Regex::Literal(literal).FindAll(text + literal, &matches));
     PENSTOCK_CHECK(!matches.empty());
-    for (const ByteRange& match : matches) {
+    for (const regex::ByteRange& match : matches) {
       PENSTOCK_CHECK((text + literal).compare(match.begin, literal.size(), literal) == 0);
     }
   }

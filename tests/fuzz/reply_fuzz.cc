@@ -15,10 +15,10 @@
 namespace penstock {
 namespace {
 
-using Kind = ReplyDelta::Kind;
+using Kind = reply::ReplyDelta::Kind;
 
-std::shared_ptr<const ToolSet> Tools() {
-  static const auto tools = std::make_shared<const ToolSet>(std::vector<ReplyTool>{
+std::shared_ptr<const reply::ToolSet> Tools() {
+  static const auto tools = std::make_shared<const reply::ToolSet>(std::vector<reply::ReplyTool>{
       {"f", ""},
       {"now", "{}"},
       {"write",
@@ -39,17 +39,18 @@ bool HasWideNumber(std::string_view json) {
   return false;
 }
 
-bool Joins(const ReplyDelta& a, const ReplyDelta& b) {
+bool Joins(const reply::ReplyDelta& a, const reply::ReplyDelta& b) {
   return a.kind == b.kind && a.call == b.call && a.kind != Kind::kCallBegin &&
          a.kind != Kind::kCallEnd;
 }
 
 // In pieces of `size` bytes, rounded up to whole characters; neighbours of a kind joined.
-std::vector<ReplyDelta> Parts(const ReplyOptions& options, std::string_view text, size_t size) {
-  ReplyParser parser(options);
-  std::vector<ReplyDelta> joined, some;
+std::vector<reply::ReplyDelta> Parts(const reply::ReplyOptions& options, std::string_view text,
+                                     size_t size) {
+  reply::ReplyParser parser(options);
+  std::vector<reply::ReplyDelta> joined, some;
   const auto take = [&] {
-    for (ReplyDelta& delta : some) {
+    for (reply::ReplyDelta& delta : some) {
       PENSTOCK_CHECK(IsValidUtf8(delta.text));
       if (!joined.empty() && Joins(joined.back(), delta)) {
         joined.back().text += delta.text;
@@ -61,7 +62,8 @@ std::vector<ReplyDelta> Parts(const ReplyOptions& options, std::string_view text
   };
   for (size_t at = 0; at < text.size();) {
     size_t end = std::min(at + size, text.size());
-    while (end < text.size() && IsUtf8Continuation(static_cast<unsigned char>(text[end]))) ++end;
+    while (end < text.size() && unicode::IsUtf8Continuation(static_cast<unsigned char>(text[end])))
+      ++end;
     parser.Add(text.substr(at, end - at), &some);
     PENSTOCK_CHECK(parser.held_bytes() <= options.limits.call_bytes_max + 4 + 64 + 16);
     take();
@@ -74,18 +76,18 @@ std::vector<ReplyDelta> Parts(const ReplyOptions& options, std::string_view text
   return joined;
 }
 
-void CheckCall(const std::string& arguments, const ReplyDelta& end, bool streams) {
+void CheckCall(const std::string& arguments, const reply::ReplyDelta& end, bool streams) {
   PENSTOCK_CHECK(end.complete || streams);
   if (!end.complete || HasWideNumber(arguments)) return;
   const auto document = JsonDocument::Parse(arguments);
   PENSTOCK_CHECK(document.ok() && document->root().is_object());
 }
 
-void CheckParts(const std::vector<ReplyDelta>& parts, std::string_view text, bool streams) {
+void CheckParts(const std::vector<reply::ReplyDelta>& parts, std::string_view text, bool streams) {
   std::string all, arguments;
   int begun = 0;
   bool open = false;
-  for (const ReplyDelta& part : parts) {
+  for (const reply::ReplyDelta& part : parts) {
     if (part.kind != Kind::kCallBegin && part.kind != Kind::kCallArguments) all += part.text;
     PENSTOCK_CHECK(open == (part.kind == Kind::kCallArguments || part.kind == Kind::kCallEnd));
     switch (part.kind) {
@@ -109,9 +111,9 @@ void CheckParts(const std::vector<ReplyDelta>& parts, std::string_view text, boo
   PENSTOCK_CHECK(!open && all == text);
 }
 
-bool Same(const std::vector<ReplyDelta>& a, const std::vector<ReplyDelta>& b) {
+bool Same(const std::vector<reply::ReplyDelta>& a, const std::vector<reply::ReplyDelta>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const ReplyDelta& x, const ReplyDelta& y) {
+                    [](const reply::ReplyDelta& x, const reply::ReplyDelta& y) {
                       return x.kind == y.kind && x.call == y.call && x.text == y.text &&
                              x.id == y.id && x.name == y.name && x.complete == y.complete;
                     });
@@ -124,8 +126,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace penstock;
   fuzz::Input input(data, size);
   const uint8_t how = input.Byte(), limits = input.Byte();
-  ReplyOptions options;
-  options.format.tools = static_cast<ToolForm>(how % 5);
+  reply::ReplyOptions options;
+  options.format.tools = static_cast<reply::ToolForm>(how % 5);
   if ((how & 8) == 0) {
     options.format.think_begin = (how & 16) == 0 ? "<think>" : "[THINK]";
     options.format.think_end = (how & 16) == 0 ? "</think>" : "[/THINK]";
@@ -141,7 +143,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const size_t piece = 1 + input.Byte() % 16;
   std::string text;
-  AppendSanitizedUtf8(input.Rest(), &text);
+  unicode::AppendSanitizedUtf8(input.Rest(), &text);
   const auto whole = Parts(options, text, std::max<size_t>(text.size(), 1));
   CheckParts(whole, text, options.streams_arguments);
   PENSTOCK_CHECK(Same(whole, Parts(options, text, piece)));

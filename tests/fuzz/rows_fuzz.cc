@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kRowBytes = 2048;   // small, so that inputs reach it
 constexpr size_t kRowsMax = 20'000;  // of packed inputs: a small one may hold many
 
-class BlockSource : public ByteSource {
+class BlockSource : public corpus::ByteSource {
  public:
   BlockSource(std::string_view file, size_t block) : rest_(file), block_(block) {}
   Expected<size_t> Read(char* data, size_t size) override {
@@ -32,15 +32,15 @@ class BlockSource : public ByteSource {
   size_t block_;
 };
 
-void CheckRow(const Row& row) {
+void CheckRow(const corpus::Row& row) {
   PENSTOCK_CHECK(row.where.starts_with("in"));
-  if (row.id) PENSTOCK_CHECK(FindNotUtf8(*row.id) == std::string_view::npos);
+  if (row.id) PENSTOCK_CHECK(corpus::FindNotUtf8(*row.id) == std::string_view::npos);
   if (!row.status.ok()) {
     PENSTOCK_CHECK(row.status.message().starts_with(row.where + ": "));
     PENSTOCK_CHECK(row.text.empty() && row.object.empty());
     return;
   }
-  PENSTOCK_CHECK(FindNotUtf8(row.text) == std::string_view::npos);
+  PENSTOCK_CHECK(corpus::FindNotUtf8(row.text) == std::string_view::npos);
   PENSTOCK_CHECK(row.text.size() <= 2 * kRowBytes);  // a field may be asked for twice
   if (!row.object.empty()) {
     const auto document = JsonDocument::Parse(row.object);
@@ -49,9 +49,10 @@ void CheckRow(const Row& row) {
 }
 
 // All rows, as text.
-std::vector<std::string> ReadAll(std::string_view file, const InputOptions& options, size_t block) {
+std::vector<std::string> ReadAll(std::string_view file, const corpus::InputOptions& options,
+                                 size_t block) {
   std::vector<std::string> all;
-  auto rows = FileRows::Open(std::make_unique<BlockSource>(file, block), "in", options);
+  auto rows = corpus::FileRows::Open(std::make_unique<BlockSource>(file, block), "in", options);
   if (!rows.ok()) return {rows.status().message()};
   while (all.size() < kRowsMax) {
     const auto row = (*rows)->Next();
@@ -78,10 +79,10 @@ bool IsPacked(std::string_view file) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace penstock;
   fuzz::Input input(data, size);
-  InputOptions options;
-  options.format = static_cast<InputFormat>(input.Byte() % 6);
+  corpus::InputOptions options;
+  options.format = static_cast<corpus::InputFormat>(input.Byte() % 6);
   const uint8_t how = input.Byte();
-  options.encoding = static_cast<TextEncoding>(how % 4);
+  options.encoding = static_cast<corpus::TextEncoding>(how % 4);
   if ((how & 4) != 0) options.text_fields = {"a", "b"};
   if ((how & 8) != 0) options.id_field = "id";
   options.keeps_objects = (how & 16) != 0;
@@ -93,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // Damage in packed data, and what the first block shows of a form that was not told, may show
   // earlier or later.
   const auto cut = ReadAll(file, options, block);
-  if (options.format != InputFormat::kAuto && !IsPacked(file)) PENSTOCK_CHECK(cut == whole);
+  if (options.format != corpus::InputFormat::kAuto && !IsPacked(file)) PENSTOCK_CHECK(cut == whole);
   return 0;
 }
 

@@ -30,9 +30,9 @@ constexpr size_t kInputBytesMax = 8192;
 constexpr size_t kMessageBytesMax = 200'000;
 constexpr int64_t kBudgetBytes = 500'000;
 
-class Call final : public RpcReactor {
+class Call final : public grpc::RpcReactor {
  public:
-  Call(std::shared_ptr<Rpc> rpc, std::shared_ptr<RequestMemory> memory, char kind)
+  Call(std::shared_ptr<grpc::Rpc> rpc, std::shared_ptr<RequestMemory> memory, char kind)
       : rpc_(std::move(rpc)),
         memory_(std::move(memory)),
         streams_(kind == 's' || kind == 't'),
@@ -42,7 +42,7 @@ class Call final : public RpcReactor {
   void Start() {
     rpc_->SetReactor(this);
     rpc_->SetMemory(memory_, Priority::kInteractive);
-    if (!rpc_->head_status().ok()) return Finish(GrpcCode::kInvalidArgument, "a head");
+    if (!rpc_->head_status().ok()) return Finish(grpc::GrpcCode::kInvalidArgument, "a head");
     Read();
   }
   // A step of the service.
@@ -54,7 +54,7 @@ class Call final : public RpcReactor {
         return Read();
       case 2:
       case 3:
-        return Write(RpcMessage(input->Number(0, 5000)));
+        return Write(grpc::RpcMessage(input->Number(0, 5000)));
       case 4:
         if (!finished_) rpc_->WakeAt(now + std::chrono::seconds(what));
         return;
@@ -62,35 +62,37 @@ class Call final : public RpcReactor {
         if (!finished_) rpc_->Cancel();
         return;
       default:
-        return Finish(static_cast<GrpcCode>(what / 8 % 17), std::string(input->Part()));
+        return Finish(static_cast<grpc::GrpcCode>(what / 8 % 17), std::string(input->Part()));
     }
   }
-  void End() { Finish(GrpcCode::kInternal, "the end"); }
+  void End() { Finish(grpc::GrpcCode::kInternal, "the end"); }
   bool done() const { return done_; }
 
   void OnMessage(std::string message) override {
     PENSTOCK_CHECK(std::exchange(reading_, false) && !finished_ && !read_ended_);
     PENSTOCK_CHECK(message.size() <= kMessageBytesMax);
-    const bool counted = !streams_ || message.size() > Rpc::kUncountedBytes;
+    const bool counted = !streams_ || message.size() > grpc::Rpc::kUncountedBytes;
     PENSTOCK_CHECK(!counted || memory_->held() >= static_cast<int64_t>(message.size()));
     PENSTOCK_CHECK(streams_ || ++messages_ == 1);
     if (!echoes_) return;
-    RpcMessage answer(message.size());
+    grpc::RpcMessage answer(message.size());
     std::copy(message.begin(), message.end(), answer.data());
     if (streams_) return Write(std::move(answer));
     finished_ = true;
-    rpc_->Finish({GrpcCode::kOk, ""}, std::move(answer));
+    rpc_->Finish({grpc::GrpcCode::kOk, ""}, std::move(answer));
   }
   void OnReadEnd(const Status& status) override {
     PENSTOCK_CHECK(std::exchange(reading_, false) && !finished_);
     read_ended_ = true;
-    if (echoes_) Finish(status.ok() ? GrpcCode::kOk : GrpcCode::kInvalidArgument, status.message());
+    if (echoes_)
+      Finish(status.ok() ? grpc::GrpcCode::kOk : grpc::GrpcCode::kInvalidArgument,
+             status.message());
   }
   void OnWritten(bool ok) override {
     PENSTOCK_CHECK(std::exchange(writing_, false) && !finished_);
     if (!echoes_) return;
     if (ok) return Read();
-    Finish(GrpcCode::kCancelled, "not written");
+    Finish(grpc::GrpcCode::kCancelled, "not written");
   }
   void OnWake() override { PENSTOCK_CHECK(!finished_); }
   void OnCancel() override { PENSTOCK_CHECK(!std::exchange(cancelled_, true) && !finished_); }
@@ -103,18 +105,18 @@ class Call final : public RpcReactor {
     reading_ = true;
     rpc_->Read();
   }
-  void Write(RpcMessage message) {
+  void Write(grpc::RpcMessage message) {
     if (writing_ || finished_) return;
     writing_ = true;
     rpc_->Write(std::move(message));
   }
-  void Finish(GrpcCode code, std::string message) {
+  void Finish(grpc::GrpcCode code, std::string message) {
     if (busy()) return;
     finished_ = true;
     rpc_->Finish({code, std::move(message)});
   }
 
-  const std::shared_ptr<Rpc> rpc_;
+  const std::shared_ptr<grpc::Rpc> rpc_;
   const std::shared_ptr<RequestMemory> memory_;
   const bool streams_, echoes_;
   bool reading_ = false, read_ended_ = false, writing_ = false, cancelled_ = false;
@@ -122,7 +124,7 @@ class Call final : public RpcReactor {
   int messages_ = 0;
 };
 
-class Handler final : public Http2Handler {
+class Handler final : public http2::Http2Handler {
  public:
   Handler() {
     options_.message_bytes_max = kMessageBytesMax;
@@ -130,12 +132,12 @@ class Handler final : public Http2Handler {
       tasks_.push_back(std::move(work));
     };
   }
-  std::shared_ptr<Http2Receiver> OnStream(Http2Request request,
-                                          std::shared_ptr<Http2Answer> answer) override {
+  std::shared_ptr<http2::Http2Receiver> OnStream(
+      http2::Http2Request request, std::shared_ptr<http2::Http2Answer> answer) override {
     const char kind = request.path.size() > 1 ? request.path[1] : 'u';
     const auto memory = std::make_shared<RequestMemory>(budget_, Priority::kInteractive);
-    const auto rpc = std::make_shared<Rpc>(&options_, std::move(request), std::move(answer),
-                                           kind == 's' || kind == 't');
+    const auto rpc = std::make_shared<grpc::Rpc>(&options_, std::move(request), std::move(answer),
+                                                 kind == 's' || kind == 't');
     calls_.push_back(std::make_unique<Call>(rpc, memory, kind));
     calls_.back()->Start();
     return rpc;
@@ -163,7 +165,7 @@ class Handler final : public Http2Handler {
 
  private:
   const std::shared_ptr<ByteBudget> budget_ = std::make_shared<ByteBudget>(kBudgetBytes);
-  Rpc::Options options_;
+  grpc::Rpc::Options options_;
   std::deque<std::function<void()>> tasks_;
   std::vector<std::unique_ptr<Call>> calls_;
 };
@@ -171,12 +173,12 @@ class Handler final : public Http2Handler {
 // What goes out on a stream.
 class Answer {
  public:
-  void Take(const SeenFrame& frame) {
-    if (frame.type == kData) {
+  void Take(const http2::SeenFrame& frame) {
+    if (frame.type == http2::kData) {
       PENSTOCK_CHECK(!ended_ && !frame.ended());
       data_ += frame.payload;
     }
-    if (frame.type != kHeaders) return;
+    if (frame.type != http2::kHeaders) return;
     std::map<std::string, std::string> fields(frame.headers.begin(), frame.headers.end());
     PENSTOCK_CHECK(!ended_ && !fields.contains("broken"));
     if (std::exchange(begun_, true)) PENSTOCK_CHECK(frame.ended());
@@ -190,13 +192,13 @@ class Answer {
  private:
   void CheckMessages() const {
     for (size_t at = 0; at < data_.size();) {
-      PENSTOCK_CHECK(data_.size() - at >= RpcMessage::kHeadBytes && data_[at] <= 1);
+      PENSTOCK_CHECK(data_.size() - at >= grpc::RpcMessage::kHeadBytes && data_[at] <= 1);
       size_t size = 0;
-      for (size_t i = 1; i < RpcMessage::kHeadBytes; ++i) {
+      for (size_t i = 1; i < grpc::RpcMessage::kHeadBytes; ++i) {
         size = size << 8 | static_cast<uint8_t>(data_[at + i]);
       }
-      PENSTOCK_CHECK(data_.size() - at - RpcMessage::kHeadBytes >= size);
-      at += RpcMessage::kHeadBytes + size;
+      PENSTOCK_CHECK(data_.size() - at - grpc::RpcMessage::kHeadBytes >= size);
+      at += grpc::RpcMessage::kHeadBytes + size;
     }
   }
 
@@ -204,18 +206,18 @@ class Answer {
   bool begun_ = false, grpc_ = false, ended_ = false;
 };
 
-class NoWake final : public Http2Wake {
+class NoWake final : public http2::Http2Wake {
   void Wake() noexcept override {}
 };
 
 class Conversation {
  public:
   Conversation() {
-    Http2Limits limits;
+    http2::Http2Limits limits;
     limits.streams_max = 8;
     limits.header_bytes_max = 1000;
-    session_ =
-        std::make_unique<Http2Session>(&handler_, limits, "fuzz", std::make_shared<NoWake>(), now_);
+    session_ = std::make_unique<http2::Http2Session>(&handler_, limits, "fuzz",
+                                                     std::make_shared<NoWake>(), now_);
   }
 
   void Step(fuzz::Input* input) {
@@ -266,18 +268,18 @@ class Conversation {
   // it is.
   void SendFrame(fuzz::Input* input) {
     const uint8_t type = input->Byte(), flags = input->Byte(), stream = input->Byte();
-    if (type == kHeaders && stream == 0) next_stream_ += 2;
+    if (type == http2::kHeaders && stream == 0) next_stream_ += 2;
     const uint32_t id = stream == 0 ? next_stream_ : stream;
     std::string payload;
-    if (type == kData && (flags & 64) != 0) {
+    if (type == http2::kData && (flags & 64) != 0) {
       std::string message(input->Part());
-      if ((flags & 32) != 0) message = Gzip(message);
-      payload = BigEndian(flags >> 7, 1) + BigEndian(message.size(), 4) + message;
+      if ((flags & 32) != 0) message = http::Gzip(message);
+      payload = http2::BigEndian(flags >> 7, 1) + http2::BigEndian(message.size(), 4) + message;
     } else {
       payload = input->Part();
     }
-    Send(Frame(type, type == kData ? flags & 9 : flags, type == kSettings || type == kPing ? 0 : id,
-               payload));
+    Send(http2::Frame(type, type == http2::kData ? flags & 9 : flags,
+                      type == http2::kSettings || type == http2::kPing ? 0 : id, payload));
   }
 
   void Take() {
@@ -286,7 +288,7 @@ class Conversation {
       std::string bytes;
       session_->Produce(64 << 10, &bytes, now_);
       if (bytes.empty()) return;
-      for (const SeenFrame& frame : reader_.Read(bytes)) {
+      for (const http2::SeenFrame& frame : reader_.Read(bytes)) {
         if (frame.stream != 0) answers_[frame.stream].Take(frame);
       }
       session_->Sent(bytes.size(), now_);
@@ -297,8 +299,8 @@ class Conversation {
   Handler handler_;
   // Before all deadlines, which calls compare with the clock.
   Clock::time_point now_ = Clock::time_point() + std::chrono::seconds(1);
-  std::unique_ptr<Http2Session> session_;
-  FrameReader reader_;
+  std::unique_ptr<http2::Http2Session> session_;
+  http2::FrameReader reader_;
   std::map<uint32_t, Answer> answers_;
   uint32_t next_stream_ = static_cast<uint32_t>(-1);
   bool takes_ = true;
@@ -317,7 +319,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size > kInputBytesMax) return 0;
   fuzz::Input input(data, size);
   Conversation conversation;
-  if (!input.Bit()) conversation.Send(Hello());
+  if (!input.Bit()) conversation.Send(http2::Hello());
   while (!input.Rest().empty() && !conversation.done()) conversation.Step(&input);
   conversation.End();
   return 0;

@@ -28,11 +28,12 @@ class MemoryFile {
   int fd_;
 };
 
-void CheckTensor(const TensorStore& store, const TensorRecord& tensor) {
+void CheckTensor(const files::TensorStore& store, const files::TensorRecord& tensor) {
   PENSTOCK_CHECK(store.Find(tensor.name) == &tensor);
   const int64_t elements = tensor.elements();
   PENSTOCK_CHECK(elements >= 0);
-  PENSTOCK_CHECK(tensor.data.size() == static_cast<size_t>(elements) * DTypeBytes(tensor.dtype));
+  PENSTOCK_CHECK(tensor.data.size() ==
+                 static_cast<size_t>(elements) * numbers::DTypeBytes(tensor.dtype));
   std::vector<float> values(static_cast<size_t>(elements));
   const Status copied = tensor.CopyToF32(values);
   if (!copied.ok()) return;
@@ -70,14 +71,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace penstock;
   static const MemoryFile file;
   file.Write(data, size);
-  const auto store = TensorStore::OpenFile(file.path());
+  const auto store = files::TensorStore::OpenFile(file.path());
   if (!store.ok()) {
     const std::string message = store.status().message();
     PENSTOCK_CHECK(!message.empty() && message.size() < 4000);
     return 0;
   }
   uint64_t bytes = 0;
-  for (const TensorRecord& tensor : (*store)->tensors()) {
+  for (const files::TensorRecord& tensor : (*store)->tensors()) {
     CheckTensor(**store, tensor);
     bytes += tensor.data.size();
   }

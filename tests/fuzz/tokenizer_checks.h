@@ -16,31 +16,32 @@ using Ids = std::vector<int32_t>;
 
 inline size_t CodePoints(std::string_view text) {
   std::string clean;
-  AppendSanitizedUtf8(text, &clean);
+  unicode::AppendSanitizedUtf8(text, &clean);
   return static_cast<size_t>(std::count_if(clean.begin(), clean.end(), [](char c) {
-    return !IsUtf8Continuation(static_cast<unsigned char>(c));
+    return !unicode::IsUtf8Continuation(static_cast<unsigned char>(c));
   }));
 }
 
-inline void CheckShape(const Encoding& e, const EncodeOptions& options, size_t points_max) {
+inline void CheckShape(const text::Encoding& e, const text::EncodeOptions& options,
+                       size_t points_max) {
   const size_t n = e.ids.size();
   PENSTOCK_CHECK(e.type_ids.size() == n && e.special_mask.size() == n);
   PENSTOCK_CHECK(e.sequence_ids.size() == n);
   PENSTOCK_CHECK(e.offsets.size() == (options.with_offsets ? n : 0));
   PENSTOCK_CHECK(options.max_tokens == 0 || n <= options.max_tokens);
   for (const int32_t id : e.ids) PENSTOCK_CHECK(id >= 0);
-  for (const TokenOffset& at : e.offsets) {
+  for (const text::TokenOffset& at : e.offsets) {
     PENSTOCK_CHECK(at.begin <= at.end && at.end <= points_max);
   }
 }
 
 // Encode is EncodeText and Combine.
-inline void CheckHalves(const Tokenizer& tokenizer, std::string_view text, std::string_view second,
-                        EncodeOptions options) {
+inline void CheckHalves(const text::Tokenizer& tokenizer, std::string_view text,
+                        std::string_view second, text::EncodeOptions options) {
   options.with_offsets = false;
   Ids first_ids, second_ids;
   if (!tokenizer.EncodeText(text, &first_ids).ok()) return;
-  Encoding whole, combined;
+  text::Encoding whole, combined;
   const Status encoded = tokenizer.Encode(text, options, &whole);
   PENSTOCK_CHECK(encoded.ok() == tokenizer.Combine(first_ids, nullptr, options, &combined).ok());
   if (encoded.ok()) PENSTOCK_CHECK(whole.ids == combined.ids);
@@ -52,9 +53,9 @@ inline void CheckHalves(const Tokenizer& tokenizer, std::string_view text, std::
 }
 
 // The tokens of the parts are those of the whole.
-inline void CheckCut(const Tokenizer& tokenizer, std::string_view text, bool both) {
+inline void CheckCut(const text::Tokenizer& tokenizer, std::string_view text, bool both) {
   const size_t cut = tokenizer.CutBefore(text, text.size() / 4, text.size(), both);
-  if (cut == Tokenizer::kNoCut) return;
+  if (cut == text::Tokenizer::kNoCut) return;
   PENSTOCK_CHECK(cut >= text.size() / 4 && cut <= text.size());
   Ids whole, left, right;
   if (!tokenizer.EncodeText(text, &whole).ok()) return;
@@ -66,7 +67,7 @@ inline void CheckCut(const Tokenizer& tokenizer, std::string_view text, bool bot
   PENSTOCK_CHECK(left == whole);
 }
 
-inline void CheckDecode(const Tokenizer& tokenizer, const Ids& ids, bool skip) {
+inline void CheckDecode(const text::Tokenizer& tokenizer, const Ids& ids, bool skip) {
   const std::string text = tokenizer.Decode(ids, skip);
   const auto decoder = tokenizer.NewStreamDecoder(skip);
   std::string stream;
@@ -76,7 +77,7 @@ inline void CheckDecode(const Tokenizer& tokenizer, const Ids& ids, bool skip) {
   if (text.find("\xef\xbf\xbd") == std::string::npos) PENSTOCK_CHECK(text == stream);
 }
 
-inline void CheckVocabulary(const Tokenizer& tokenizer) {
+inline void CheckVocabulary(const text::Tokenizer& tokenizer) {
   const int32_t size = tokenizer.vocab_size();
   PENSTOCK_CHECK(size >= 0);
   for (int32_t id = -1; id <= std::min(size, 300); ++id) {

@@ -12,20 +12,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view json = input.Part();
   const std::string_view text = input.Part();
   const std::string_view second = input.Part();
-  EncodeOptions options;
+  text::EncodeOptions options;
   options.max_tokens = input.Number(0, 40);
   const uint8_t bits = input.Byte();
   options.add_special_tokens = (bits & 1) == 0;
-  options.side = (bits & 2) == 0 ? TruncationSide::kRight : TruncationSide::kLeft;
-  options.strategy = static_cast<TruncationStrategy>((bits >> 2) % 3);
+  options.side = (bits & 2) == 0 ? text::TruncationSide::kRight : text::TruncationSide::kLeft;
+  options.strategy = static_cast<text::TruncationStrategy>((bits >> 2) % 3);
   options.with_offsets = (bits & 16) == 0;
 
-  const auto loaded = Tokenizer::FromJson(json);
+  const auto loaded = text::Tokenizer::FromJson(json);
   if (!loaded.ok()) return 0;
-  const Tokenizer& tokenizer = **loaded;
+  const text::Tokenizer& tokenizer = **loaded;
   CheckVocabulary(tokenizer);
   const size_t points = CodePoints(text);
-  Encoding encoding;
+  text::Encoding encoding;
   if (tokenizer.Encode(text, options, &encoding).ok()) CheckShape(encoding, options, points);
   if (tokenizer.EncodePair(text, second, options, &encoding).ok()) {
     CheckShape(encoding, options, std::max(points, CodePoints(second)));

@@ -61,11 +61,11 @@ Expected<std::vector<Input>> ReadInputs(const JsonObject& line, const Compiled& 
     PENSTOCK_ASSIGN_OR_RETURN(const std::string path, one.GetString("file"));
     PENSTOCK_ASSIGN_OR_RETURN(const auto shape, one.GetArray("shape"));
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const TensorSpec& spec = now.compiled->inputs()[i];
+      const signature::TensorSpec& spec = now.compiled->inputs()[i];
       if (spec.name != name) continue;
-      if (type != ElementTypeName(spec.type)) {
+      if (type != signature::ElementTypeName(spec.type)) {
         return Status::InvalidArgument(fmt::format("input '{}' is {}, the model takes {}", name,
-                                                   type, ElementTypeName(spec.type)));
+                                                   type, signature::ElementTypeName(spec.type)));
       }
       for (const JsonElement size : shape) {
         if (!size.Get(&inputs[i].shape.emplace_back())) {
@@ -79,9 +79,11 @@ Expected<std::vector<Input>> ReadInputs(const JsonObject& line, const Compiled& 
   return inputs;
 }
 
-void WriteSpec(JsonWriter* writer, const TensorSpec& spec) {
-  writer->BeginObject().Field("name", spec.name).Field("type", ElementTypeName(spec.type));
-  writer->Field("shape", ShapeText(spec.shape));
+void WriteSpec(JsonWriter* writer, const signature::TensorSpec& spec) {
+  writer->BeginObject()
+      .Field("name", spec.name)
+      .Field("type", signature::ElementTypeName(spec.type));
+  writer->Field("shape", signature::ShapeText(spec.shape));
 }
 
 Status RunModel(const JsonObject& line, const Compiled& now, JsonWriter* writer) {
@@ -95,7 +97,7 @@ Status RunModel(const JsonObject& line, const Compiled& now, JsonWriter* writer)
   const std::vector<Input> before = inputs;
   std::vector<std::vector<std::byte>> memory;
   for (size_t i = 0; i < now.compiled->outputs().size(); ++i) {
-    const TensorSpec& spec = now.compiled->outputs()[i];
+    const signature::TensorSpec& spec = now.compiled->outputs()[i];
     if (!spec.fixed()) continue;
     memory.emplace_back(spec.bytes());
     PENSTOCK_RETURN_IF_ERROR(now.request->BindOutput(i, memory.back()));
@@ -111,7 +113,7 @@ Status RunModel(const JsonObject& line, const Compiled& now, JsonWriter* writer)
     if (inputs[i].bytes != before[i].bytes) return Status::Internal("a run changed its input");
   }
   writer->BeginObject().Key("inputs").BeginArray();
-  for (const TensorSpec& spec : now.model->inputs()) {
+  for (const signature::TensorSpec& spec : now.model->inputs()) {
     WriteSpec(writer, spec);
     writer->EndObject();
   }
@@ -122,8 +124,10 @@ Status RunModel(const JsonObject& line, const Compiled& now, JsonWriter* writer)
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<const char*>(view.bytes.data()),
                static_cast<std::streamsize>(view.bytes.size()));
-    const TensorSpec& spec = now.compiled->outputs()[i];
-    writer->BeginObject().Field("name", spec.name).Field("type", ElementTypeName(spec.type));
+    const signature::TensorSpec& spec = now.compiled->outputs()[i];
+    writer->BeginObject()
+        .Field("name", spec.name)
+        .Field("type", signature::ElementTypeName(spec.type));
     writer->Key("shape").BeginArray();
     for (const int64_t size : view.shape) writer->Int(size);
     writer->EndArray().Field("file", path).EndObject();

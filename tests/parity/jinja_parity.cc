@@ -20,26 +20,26 @@
 namespace penstock {
 namespace {
 
-ChatInput ReadInput(const JsonValue& json) {
-  ChatInput input;
+chat::ChatInput ReadInput(const chat::JsonValue& json) {
+  chat::ChatInput input;
   input.now = std::chrono::system_clock::from_time_t(0);
-  if (const JsonValue* value = json.Find("messages")) input.messages = *value;
-  if (const JsonValue* value = json.Find("tools")) input.tools = *value;
-  if (const JsonValue* value = json.Find("documents")) input.documents = *value;
-  if (const JsonValue* value = json.Find("variables")) input.variables = *value;
+  if (const chat::JsonValue* value = json.Find("messages")) input.messages = *value;
+  if (const chat::JsonValue* value = json.Find("tools")) input.tools = *value;
+  if (const chat::JsonValue* value = json.Find("documents")) input.documents = *value;
+  if (const chat::JsonValue* value = json.Find("variables")) input.variables = *value;
   const auto flag = [&](const char* name) {
-    const JsonValue* value = json.Find(name);
+    const chat::JsonValue* value = json.Find(name);
     return value != nullptr && value->boolean() != nullptr && *value->boolean();
   };
   input.add_generation_prompt = flag("add_generation_prompt");
   input.continue_final_message = flag("continue_final_message");
-  const JsonValue* tokens = json.Find("special_tokens");
+  const chat::JsonValue* tokens = json.Find("special_tokens");
   if (tokens != nullptr && tokens->object() != nullptr) {
     for (const auto& [name, text] : *tokens->object()) {
       if (text.string() != nullptr) input.special_tokens.emplace_back(name, *text.string());
     }
   }
-  const JsonValue* now = json.Find("now");
+  const chat::JsonValue* now = json.Find("now");
   if (now != nullptr && now->integer() != nullptr) {
     input.now = std::chrono::system_clock::from_time_t(*now->integer());
   }
@@ -68,21 +68,21 @@ int Run(const char* cases_path, const char* results_path) {
     std::fprintf(stderr, "cannot open %s or %s\n", cases_path, results_path);
     return 2;
   }
-  std::optional<Expected<ChatTemplate>> parsed;
+  std::optional<Expected<chat::ChatTemplate>> parsed;
   std::string line;
   while (std::getline(cases, line)) {
-    const auto json = JsonValue::Parse(line);
+    const auto json = chat::JsonValue::Parse(line);
     if (!json.ok()) {
       results << Result(json.status(), "case") << '\n';
       continue;
     }
-    const JsonValue* source = json->Find("template");
-    if (source != nullptr) parsed.emplace(ChatTemplate::Parse(*source->string()));
-    const JsonValue* input = json->Find("input");
+    const chat::JsonValue* source = json->Find("template");
+    if (source != nullptr) parsed.emplace(chat::ChatTemplate::Parse(*source->string()));
+    const chat::JsonValue* input = json->Find("input");
     if (!parsed->ok()) {
       results << Result(parsed->status(), "parse") << '\n';
     } else {
-      results << Result((*parsed)->Render(ReadInput(input == nullptr ? JsonValue() : *input)),
+      results << Result((*parsed)->Render(ReadInput(input == nullptr ? chat::JsonValue() : *input)),
                         "render")
               << '\n';
     }

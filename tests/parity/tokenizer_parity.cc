@@ -94,7 +94,7 @@ bool ReadCase(std::FILE* in, Case* c, bool* broken) {
   return true;
 }
 
-void PutDecoded(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, uint32_t flags,
+void PutDecoded(const text::Tokenizer& tokenizer, const std::vector<int32_t>& ids, uint32_t flags,
                 std::string* out) {
   if (flags & kDecode) {
     PutText(out, tokenizer.Decode(ids, false));
@@ -117,15 +117,15 @@ void PutDecoded(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, uin
   }
 }
 
-Status EncodeCase(const Tokenizer& tokenizer, const Case& c, const EncodeOptions& options,
-                  Encoding* encoding) {
+Status EncodeCase(const text::Tokenizer& tokenizer, const Case& c,
+                  const text::EncodeOptions& options, text::Encoding* encoding) {
   return c.pair ? tokenizer.EncodePair(c.first, c.second, options, encoding)
                 : tokenizer.Encode(c.first, options, encoding);
 }
 
 // `with` and `without` are reused from case to case on purpose: stale content must not show.
-void RunCase(const Tokenizer& tokenizer, const Case& c, Encoding* with, Encoding* without,
-             std::string* out) {
+void RunCase(const text::Tokenizer& tokenizer, const Case& c, text::Encoding* with,
+             text::Encoding* without, std::string* out) {
   if (c.flags & kIdsOnly) {
     std::vector<int32_t> ids(c.first.size() / 4);
     std::memcpy(ids.data(), c.first.data(), ids.size() * 4);
@@ -133,11 +133,11 @@ void RunCase(const Tokenizer& tokenizer, const Case& c, Encoding* with, Encoding
     PutDecoded(tokenizer, ids, c.flags, out);
     return;
   }
-  EncodeOptions options;
+  text::EncodeOptions options;
   options.add_special_tokens = c.flags & kAddSpecial;
   options.max_tokens = c.max_tokens;
-  options.side = c.flags & kLeft ? TruncationSide::kLeft : TruncationSide::kRight;
-  options.strategy = static_cast<TruncationStrategy>((c.flags >> kStrategyShift) & 3);
+  options.side = c.flags & kLeft ? text::TruncationSide::kLeft : text::TruncationSide::kRight;
+  options.strategy = static_cast<text::TruncationStrategy>((c.flags >> kStrategyShift) & 3);
   options.with_offsets = true;
   const Status status = EncodeCase(tokenizer, c, options, with);
   PutU32(out, static_cast<uint32_t>(status.code()));
@@ -151,11 +151,11 @@ void RunCase(const Tokenizer& tokenizer, const Case& c, Encoding* with, Encoding
   with->type_ids.resize(with->ids.size(), -99);
   with->special_mask.resize(with->ids.size(), 99);
   with->sequence_ids.resize(with->ids.size(), 99);
-  with->offsets.resize(with->ids.size(), TokenOffset{kNone, kNone});
+  with->offsets.resize(with->ids.size(), text::TokenOffset{kNone, kNone});
   PutArray(out, with->type_ids);
   PutArray(out, with->special_mask);
   PutArray(out, with->sequence_ids);
-  for (const TokenOffset& offset : with->offsets) {
+  for (const text::TokenOffset& offset : with->offsets) {
     PutU32(out, offset.begin);
     PutU32(out, offset.end);
   }
@@ -170,7 +170,7 @@ void RunCase(const Tokenizer& tokenizer, const Case& c, Encoding* with, Encoding
   PutDecoded(tokenizer, with->ids, c.flags, out);
 }
 
-int RunFile(const Tokenizer& tokenizer, const char* cases_path, const char* results_path,
+int RunFile(const text::Tokenizer& tokenizer, const char* cases_path, const char* results_path,
             size_t threads) {
   std::FILE* in = std::fopen(cases_path, "rb");
   if (in == nullptr) {
@@ -189,7 +189,7 @@ int RunFile(const Tokenizer& tokenizer, const char* cases_path, const char* resu
   std::vector<std::thread> workers;
   for (size_t t = 0; t < threads; ++t) {
     workers.emplace_back([&, t] {
-      Encoding with, without;
+      text::Encoding with, without;
       const size_t end = cases.size() * (t + 1) / threads;
       for (size_t i = cases.size() * t / threads; i < end; ++i) {
         RunCase(tokenizer, cases[i], &with, &without, &results[t]);
@@ -208,8 +208,8 @@ int RunFile(const Tokenizer& tokenizer, const char* cases_path, const char* resu
   return 0;
 }
 
-int RunStdin(const Tokenizer& tokenizer) {
-  Encoding with, without;
+int RunStdin(const text::Tokenizer& tokenizer) {
+  text::Encoding with, without;
   std::string out;
   bool broken = false;
   for (Case c; ReadCase(stdin, &c, &broken);) {
@@ -226,7 +226,7 @@ int RunStdin(const Tokenizer& tokenizer) {
 
 // vocab_size, specials of one text, of a pair; model type; then of each id: token, the id that
 // TokenToId gives for it, IsSpecial.
-int Dump(const Tokenizer& tokenizer, const char* results_path) {
+int Dump(const text::Tokenizer& tokenizer, const char* results_path) {
   std::string out;
   const int32_t size = tokenizer.vocab_size();
   PutU32(&out, static_cast<uint32_t>(size));
@@ -254,7 +254,7 @@ int Main(int argc, char** argv) {
   }
   const bool dump = std::string_view(argv[1]) == "--dump";
   const auto start = std::chrono::steady_clock::now();
-  auto tokenizer = Tokenizer::FromFile(argv[dump ? 2 : 1]);
+  auto tokenizer = text::Tokenizer::FromFile(argv[dump ? 2 : 1]);
   if (!tokenizer.ok()) {
     std::fprintf(stderr, "%s\n", tokenizer.status().ToString().c_str());
     return 3;

@@ -16,7 +16,8 @@ struct Chunks {
   size_t first = 0;
   size_t end = 0;
 };
-Chunks ChunksOf(const AttentionShape& shape, size_t first_position, size_t rows, size_t length) {
+Chunks ChunksOf(const program::AttentionShape& shape, size_t first_position, size_t rows,
+                size_t length) {
   const auto reach = static_cast<size_t>(shape.window);
   const size_t first_key =
       reach == 0 || first_position + 1 <= reach ? 0 : first_position + 1 - reach;
@@ -27,15 +28,15 @@ Chunks ChunksOf(const AttentionShape& shape, size_t first_position, size_t rows,
 
 }  // namespace
 
-const char* RefusalOf(const AttentionOp& op, bool cached) {
-  const AttentionShape& shape = op.shape;
+const char* RefusalOf(const program::AttentionOp& op, bool cached) {
+  const program::AttentionShape& shape = op.shape;
   if (shape.cached() != cached) return "attention without a cache";
   if (cached) {
     if (!op.projects()) return "q, k and v without a matrix";
-    if (op.queries != Pick::kAll) return "one token's result";
+    if (op.queries != program::Pick::kAll) return "one token's result";
     if (shape.relative_bias != nullptr) return "a relative bias";
-    for (const Norm& norm : {op.norm, shape.q_norm, shape.k_norm}) {
-      if (!IsOf(norm, NormKind::kRms)) return "a layer norm";
+    for (const program::Norm& norm : {op.norm, shape.q_norm, shape.k_norm}) {
+      if (!IsOf(norm, program::NormKind::kRms)) return "a layer norm";
     }
     return nullptr;
   }
@@ -49,14 +50,14 @@ const char* RefusalOf(const AttentionOp& op, bool cached) {
   return nullptr;
 }
 
-void Interpreter::RunOp(const AttentionOp& op) {
+void Interpreter::RunOp(const program::AttentionOp& op) {
   ops_->Attention({Data(op.x), part_.offsets, op.shape, op.queries, part_.pool_skip, Data(op.y)});
 }
 
-void StepSizes::Add(const AttentionOp& op) {
+void StepSizes::Add(const program::AttentionOp& op) {
   const auto size = [](int32_t n) { return static_cast<size_t>(n); };
-  for (const PackedLinear* weight : {op.q, op.k, op.v}) Input(weight);
-  const AttentionShape& shape = op.shape;
+  for (const program::PackedLinear* weight : {op.q, op.k, op.v}) Input(weight);
+  const program::AttentionShape& shape = op.shape;
   qkv = std::max(qkv, size(shape.heads + 2 * shape.kv_heads) * size(shape.head_size));
   head_size = std::max(head_size, size(shape.head_size));
   kv_heads = std::max(kv_heads, size(shape.kv_heads));
@@ -72,7 +73,8 @@ size_t StepWorker::AttentionScratchFloats(const StepShared& shared) {
          shared.kernels->attend_scratch_floats(shared.options.cache_type, sizes.head_size);
 }
 
-KvView StepWorker::CacheOf(const AttentionShape& shape, size_t sequence, size_t kv_head) const {
+KvView StepWorker::CacheOf(const program::AttentionShape& shape, size_t sequence,
+                           size_t kv_head) const {
   const StepShared::LayerPlace& place = shared_.layers[static_cast<size_t>(shape.layer)];
   const GroupCache& cache = shared_.caches[place.group];
   return {shared_.options.cache_type, shape.head_size,
@@ -80,7 +82,7 @@ KvView StepWorker::CacheOf(const AttentionShape& shape, size_t sequence, size_t 
           cache.places.data() + cache.first_places[sequence]};
 }
 
-StepWorker::Part StepWorker::HeadsOf(const AttentionShape& shape) const {
+StepWorker::Part StepWorker::HeadsOf(const program::AttentionShape& shape) const {
   const auto heads = static_cast<size_t>(shape.heads);
   // A kv head is twice the work of a query head: its key and its value.
   const Part units = ShareOf(heads + 2 * static_cast<size_t>(shape.kv_heads));
@@ -90,8 +92,8 @@ StepWorker::Part StepWorker::HeadsOf(const AttentionShape& shape) const {
   return {head_at(units.begin), head_at(units.end)};
 }
 
-void StepWorker::ProjectHeads(const AttentionOp& op, const Packed& packed) {
-  const AttentionShape& shape = op.shape;
+void StepWorker::ProjectHeads(const program::AttentionOp& op, const Packed& packed) {
+  const program::AttentionShape& shape = op.shape;
   const auto heads = static_cast<size_t>(shape.heads);
   const auto kv_heads = static_cast<size_t>(shape.kv_heads);
   const auto panel = static_cast<size_t>(kernels_.panel);
@@ -124,7 +126,7 @@ void StepWorker::ProjectHeads(const AttentionOp& op, const Packed& packed) {
   Meet();
 }
 
-StepWorker::HeadRows StepWorker::HeadRowsOf(const AttentionShape& shape) const {
+StepWorker::HeadRows StepWorker::HeadRowsOf(const program::AttentionShape& shape) const {
   const auto head_size = static_cast<size_t>(shape.head_size);
   float* const q = shared_.qkv.data();
   float* const k = q + rows_ * static_cast<size_t>(shape.heads) * head_size;
@@ -132,14 +134,14 @@ StepWorker::HeadRows StepWorker::HeadRowsOf(const AttentionShape& shape) const {
   return {q, k, v, head_size};
 }
 
-void StepWorker::FinishHead(const AttentionShape& shape, size_t head) {
+void StepWorker::FinishHead(const program::AttentionShape& shape, size_t head) {
   const HeadRows at = HeadRowsOf(shape);
   const auto heads = static_cast<size_t>(shape.heads);
   const bool query = head < heads;
   const size_t kv_head = query ? 0 : head - heads;
   const size_t stride = (query ? heads : static_cast<size_t>(shape.kv_heads)) * at.head_size;
   const size_t column = (query ? head : kv_head) * at.head_size;
-  const Norm& norm = query ? shape.q_norm : shape.k_norm;
+  const program::Norm& norm = query ? shape.q_norm : shape.k_norm;
   HeadTask task;
   task.stride = stride;
   task.heads = 1;
@@ -149,7 +151,7 @@ void StepWorker::FinishHead(const AttentionShape& shape, size_t head) {
   task.rope_size = shape.rope_size;
   task.rope_interleaved = shape.rope_interleaved;
   for (size_t s = 0; s < shared_.batch->sequences(); ++s) {
-    const CachedSequence& sequence = shared_.batch->cached[s];
+    const program::CachedSequence& sequence = shared_.batch->cached[s];
     const size_t begin = shared_.FirstRow(s) * stride + column;
     const bool long_rope = sequence.long_rope && shape.long_rope_cos != nullptr;
     task.rope_cos = DataOf(long_rope ? shape.long_rope_cos : shape.rope_cos);
@@ -164,7 +166,8 @@ void StepWorker::FinishHead(const AttentionShape& shape, size_t head) {
   }
 }
 
-StepWorker::SequenceWork StepWorker::WorkOf(const AttentionShape& shape, size_t sequence) const {
+StepWorker::SequenceWork StepWorker::WorkOf(const program::AttentionShape& shape,
+                                            size_t sequence) const {
   SequenceWork work;
   work.sequence = sequence;
   const auto rows = shared_.RowsOf(sequence);
@@ -179,7 +182,7 @@ StepWorker::SequenceWork StepWorker::WorkOf(const AttentionShape& shape, size_t 
   return work;
 }
 
-void StepWorker::Attend(const AttentionOp& op) {
+void StepWorker::Attend(const program::AttentionOp& op) {
   const auto kv_heads = static_cast<size_t>(op.shape.kv_heads);
   size_t first = 0;  // piece of the sequence
   size_t sequence = 0;
@@ -203,9 +206,9 @@ void StepWorker::Attend(const AttentionOp& op) {
   });
 }
 
-AttendTask StepWorker::TaskOf(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
-                              size_t first_row, size_t rows) const {
-  const AttentionShape& shape = op.shape;
+AttendTask StepWorker::TaskOf(const program::AttentionOp& op, const SequenceWork& work,
+                              size_t kv_head, size_t first_row, size_t rows) const {
+  const program::AttentionShape& shape = op.shape;
   const auto group = static_cast<size_t>(shape.heads / shape.kv_heads);
   const auto head_size = static_cast<size_t>(shape.head_size);
   AttendTask task;
@@ -223,8 +226,8 @@ AttendTask StepWorker::TaskOf(const AttentionOp& op, const SequenceWork& work, s
   return task;
 }
 
-void StepWorker::FinishLines(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
-                             size_t first_row, const AttendTask& task,
+void StepWorker::FinishLines(const program::AttentionOp& op, const SequenceWork& work,
+                             size_t kv_head, size_t first_row, const AttendTask& task,
                              const AttentionLines& lines) const {
   const size_t stride = shared_.Width(op.y);
   const auto head_size = static_cast<size_t>(op.shape.head_size);
@@ -234,8 +237,8 @@ void StepWorker::FinishLines(const AttentionOp& op, const SequenceWork& work, si
       {task.rows, task.heads, op.shape.head_size, lines.scores, lines.sums, out, stride});
 }
 
-void StepWorker::AttendRows(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
-                            size_t tile) {
+void StepWorker::AttendRows(const program::AttentionOp& op, const SequenceWork& work,
+                            size_t kv_head, size_t tile) {
   const auto all = shared_.RowsOf(work.sequence);
   const size_t first_row = tile * work.tile_rows;
   const size_t rows = std::min(work.tile_rows, all - first_row);
@@ -261,8 +264,8 @@ void StepWorker::AttendRows(const AttentionOp& op, const SequenceWork& work, siz
   FinishLines(op, work, kv_head, first_row, task, lines);
 }
 
-void StepWorker::AttendChunk(const AttentionOp& op, const SequenceWork& work, size_t kv_head,
-                             size_t piece) {
+void StepWorker::AttendChunk(const program::AttentionOp& op, const SequenceWork& work,
+                             size_t kv_head, size_t piece) {
   const auto head_size = static_cast<size_t>(op.shape.head_size);
   AttendTask task = TaskOf(op, work, kv_head, 0, 1);
   const size_t place = work.sequence * shared_.sizes.kv_heads + kv_head;
@@ -299,7 +302,7 @@ void StepWorker::AttendChunk(const AttentionOp& op, const SequenceWork& work, si
   FinishLines(op, work, kv_head, 0, task, lines);
 }
 
-void StepWorker::RunOp(const AttentionOp& op) {
+void StepWorker::RunOp(const program::AttentionOp& op) {
   stage_ = StepStage::kProject;
   const BlockLinear* const readers[] = {&shared_.Linear(op.q), &shared_.Linear(op.k),
                                         &shared_.Linear(op.v)};

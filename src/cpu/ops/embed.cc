@@ -6,7 +6,7 @@
 
 namespace penstock::cpu {
 
-const char* RefusalOf(const EmbedOp& op, bool cached) {
+const char* RefusalOf(const program::EmbedOp& op, bool cached) {
   if (cached) {
     if (op.words != nullptr) return "words that are a table";
     const bool plain = op.positions == nullptr && op.types == nullptr && op.norm.gamma == nullptr;
@@ -14,7 +14,7 @@ const char* RefusalOf(const EmbedOp& op, bool cached) {
   }
   if (op.matrix != nullptr) return "words that are a matrix";
   if (op.scale != 1) return "a scale";
-  return IsOf(op.norm, NormKind::kLayer) ? nullptr : "an RMS norm";
+  return IsOf(op.norm, program::NormKind::kLayer) ? nullptr : "an RMS norm";
 }
 
 void Interpreter::NumberPositions(int32_t padding) {
@@ -27,7 +27,7 @@ void Interpreter::NumberPositions(int32_t padding) {
   }
 }
 
-void Interpreter::RunOp(const EmbedOp& op) {
+void Interpreter::RunOp(const program::EmbedOp& op) {
   EmbedTask task;
   task.ids = part_.ids.data();
   if (op.types != nullptr && op.types->rows() > 1 && !part_.type_ids.empty()) {
@@ -45,7 +45,7 @@ void Interpreter::RunOp(const EmbedOp& op) {
   ops_->Embed(task, part_.tokens(), Data(op.y));
 }
 
-void StepWorker::RunOp(const EmbedOp& op) {
+void StepWorker::RunOp(const program::EmbedOp& op) {
   stage_ = StepStage::kLookup;
   const size_t width = shared_.Width(op.y);
   const BlockLinear& words = shared_.Linear(op.matrix);

@@ -7,10 +7,10 @@
 
 namespace penstock::cpu {
 
-const char* RefusalOf(const FeedForwardOp& op, bool cached) {
+const char* RefusalOf(const program::FeedForwardOp& op, bool cached) {
   if (cached) {
     if (op.up == nullptr) return "a feed-forward without a gate";
-    if (!IsOf(op.norm, NormKind::kRms)) return "a layer norm";
+    if (!IsOf(op.norm, program::NormKind::kRms)) return "a layer norm";
   } else {
     if (op.norm.gamma != nullptr) return "a norm of x";
     if (op.up != nullptr && op.up->dtype() != op.in->dtype()) return "up and in of two types";
@@ -18,7 +18,7 @@ const char* RefusalOf(const FeedForwardOp& op, bool cached) {
   return RefusalOf(op.residual, cached);
 }
 
-void Interpreter::RunOp(const FeedForwardOp& op) {
+void Interpreter::RunOp(const program::FeedForwardOp& op) {
   FeedForwardArgs args;
   args.x = Data(op.x);
   args.rows = RowsOf(op.x);
@@ -34,13 +34,13 @@ void Interpreter::RunOp(const FeedForwardOp& op) {
   ops_->gemm().FeedForward(args);
 }
 
-void StepSizes::Add(const FeedForwardOp& op) {
-  for (const PackedLinear* weight : {op.in, op.up, op.out}) Input(weight);
+void StepSizes::Add(const program::FeedForwardOp& op) {
+  for (const program::PackedLinear* weight : {op.in, op.up, op.out}) Input(weight);
   inner = std::max(inner, static_cast<size_t>(op.in->out()));
   Result(op.out, op.residual);
 }
 
-void StepWorker::RunOp(const FeedForwardOp& op) {
+void StepWorker::RunOp(const program::FeedForwardOp& op) {
   stage_ = StepStage::kGateUp;
   const BlockLinear& gate = shared_.Linear(op.in);
   const BlockLinear& up = shared_.Linear(op.up);
@@ -58,7 +58,7 @@ void StepWorker::RunOp(const FeedForwardOp& op) {
     run.activation = op.activation;
     run.multiply = false;
     RunPanels(gate, packed, panels, run);
-    run.activation = Activation::kNone;
+    run.activation = program::Activation::kNone;
     run.multiply = true;
     RunPanels(up, packed, panels, run);
   }

@@ -7,27 +7,28 @@
 
 namespace penstock::cpu {
 
-const char* RefusalOf(const Residual& residual, bool cached) {
+const char* RefusalOf(const program::Residual& residual, bool cached) {
   if (cached) {
-    if (residual.after.gamma != nullptr || residual.sum != kNoValue) return "a norm of the sum";
-    return IsOf(residual.norm, NormKind::kRms) ? nullptr : "a layer norm";
+    if (residual.after.gamma != nullptr || residual.sum != program::kNoValue)
+      return "a norm of the sum";
+    return IsOf(residual.norm, program::NormKind::kRms) ? nullptr : "a layer norm";
   }
   const bool plain = residual.norm.gamma == nullptr && residual.scale == 1;
   if (!plain) return "a norm or scale before the sum";
-  return IsOf(residual.after, NormKind::kLayer) ? nullptr : "an RMS norm";
+  return IsOf(residual.after, program::NormKind::kLayer) ? nullptr : "an RMS norm";
 }
 
-const char* RefusalOf(const LinearOp& op, bool cached) {
-  const bool adds = op.residual.value != kNoValue;
+const char* RefusalOf(const program::LinearOp& op, bool cached) {
+  const bool adds = op.residual.value != program::kNoValue;
   if (cached && !adds) return "a linear layer without a residual";
-  if (adds && op.activation != Activation::kNone) return "an activation before the sum";
+  if (adds && op.activation != program::Activation::kNone) return "an activation before the sum";
   return adds ? RefusalOf(op.residual, cached) : nullptr;
 }
 
-void Interpreter::RunOp(const LinearOp& op) {
+void Interpreter::RunOp(const program::LinearOp& op) {
   const PanelLinear& weight = *Panels(op.weight);
-  const Residual& residual = op.residual;
-  if (residual.value == kNoValue) {
+  const program::Residual& residual = op.residual;
+  if (residual.value == program::kNoValue) {
     ops_->gemm().Linear(Data(op.x), RowsOf(op.x), weight, op.activation, Data(op.y), next());
     return;
   }
@@ -37,13 +38,13 @@ void Interpreter::RunOp(const LinearOp& op) {
       next());
 }
 
-void StepSizes::Add(const LinearOp& op) {
+void StepSizes::Add(const program::LinearOp& op) {
   Input(op.weight);
   Result(op.weight, op.residual);
 }
 
 void StepWorker::AddLinear(const BlockLinear& linear, const Packed& packed,
-                           const Residual& residual, ValueId y) {
+                           const program::Residual& residual, program::ValueId y) {
   const size_t width = shared_.Width(y);
   const bool direct = residual.norm.gamma == nullptr && residual.scale == 1;
   BlockRun run = {.rows = rows_, .y = shared_.Data(y), .y_stride = width};
@@ -69,7 +70,7 @@ void StepWorker::AddLinear(const BlockLinear& linear, const Packed& packed,
   Meet();
 }
 
-void StepWorker::RunOp(const LinearOp& op) {
+void StepWorker::RunOp(const program::LinearOp& op) {
   stage_ = StepStage::kOut;
   const BlockLinear& linear = shared_.Linear(op.weight);
   const BlockLinear* const readers[] = {&linear};

@@ -16,16 +16,16 @@ float SoftCap(float x, float cap) { return cap * std::tanh(x / cap); }
 
 }  // namespace
 
-const char* RefusalOf(const PicksOp& op, bool cached) {
+const char* RefusalOf(const program::PicksOp& op, bool cached) {
   if (!cached) return "picked rows";
-  return IsOf(op.norm, NormKind::kRms) ? nullptr : "a layer norm";
+  return IsOf(op.norm, program::NormKind::kRms) ? nullptr : "a layer norm";
 }
 
-void StepSizes::Add(const PicksOp& op) {
+void StepSizes::Add(const program::PicksOp& op) {
   if (op.weight != nullptr) Input(op.weight);
 }
 
-void StepWorker::RunOp(const PicksOp& op) {
+void StepWorker::RunOp(const program::PicksOp& op) {
   stage_ = StepStage::kLogits;
   const std::span<const int32_t> picked = shared_.batch->picks;
   if (picked.empty()) return;
@@ -40,7 +40,7 @@ void StepWorker::RunOp(const PicksOp& op) {
   const Packed packed = Pack(
       {shared_.Data(op.x), shared_.Width(op.x), picked.size(), picked.data(), op.norm}, readers);
   const auto vocabulary = static_cast<size_t>(linear.out());
-  static_assert(kPieceIds % kLogitBlock == 0);
+  static_assert(kPieceIds % sample::kLogitBlock == 0);
   const size_t piece_panels = kPieceIds / static_cast<size_t>(kernels_.panel);
   const BlockRun run = {.rows = picked.size(), .y = shared_.Data(op.y), .y_stride = vocabulary};
   const Part part = ShareOf(CeilDiv(vocabulary, kPieceIds));
@@ -56,9 +56,9 @@ void StepWorker::RunOp(const PicksOp& op) {
     if (op.soft_cap != 0) {
       for (float& logit : logits) logit = SoftCap(logit, op.soft_cap);
     }
-    const PickWant want = shared_.found.want(pick);
-    if (want == PickWant::kRow) continue;
-    scan_.Reset(kCandidatesMax, want == PickWant::kBestAndSums);
+    const program::PickWant want = shared_.found.want(pick);
+    if (want == program::PickWant::kRow) continue;
+    scan_.Reset(sample::kCandidatesMax, want == program::PickWant::kBestAndSums);
     scan_.Add(logits, first, shared_.found.Blocks(pick));
     shared_.found.Set(pick, worker_, scan_.Part());
   }

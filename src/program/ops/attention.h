@@ -7,7 +7,7 @@
 
 #include "program/op_visitor.h"
 
-namespace penstock {
+namespace penstock::program {
 
 inline constexpr int32_t kNoCache = -1;
 
@@ -24,7 +24,7 @@ struct AttentionShape {
   bool causal = false;
   // The type of the model's linear layers. If it is not kF32, attention without a cache may
   // multiply in bf16.
-  DType dtype = DType::kF32;
+  numbers::DType dtype = numbers::DType::kF32;
   // Rotary tables [positions, rope_size / 2], or null. The first rope_size dimensions of q and k
   // are rotated: pairs (i, i + rope_size / 2), or (2i, 2i + 1) when interleaved.
   const Table* rope_cos = nullptr;
@@ -158,4 +158,4 @@ struct AttentionOp {
   }
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -3,7 +3,7 @@
 
 #include "program/op_visitor.h"
 
-namespace penstock {
+namespace penstock::program {
 
 // y = norm(scale * words[id] + positions[position] + types[type id]). Positions of a sequence count
 // from position_padding + 1; a token whose id is position_padding has that position and is not
@@ -46,4 +46,4 @@ struct EmbedOp {
   }
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

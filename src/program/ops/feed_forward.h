@@ -3,7 +3,7 @@
 
 #include "program/op_visitor.h"
 
-namespace penstock {
+namespace penstock::program {
 
 // p = out(activation(in(n)) [* up(n)]) where n = norm(x); s = residual + scale * residual.norm(p),
 // y = after(s). y may be x as well.
@@ -33,4 +33,4 @@ struct FeedForwardOp {
   }
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

@@ -3,7 +3,7 @@
 
 #include "program/op_visitor.h"
 
-namespace penstock {
+namespace penstock::program {
 
 // y = p = activation(x W^T + bias), or with a residual s = residual + scale * norm(p), y =
 // after(s).
@@ -30,4 +30,4 @@ struct LinearOp {
   }
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

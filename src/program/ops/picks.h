@@ -3,7 +3,7 @@
 
 #include "program/op_visitor.h"
 
-namespace penstock {
+namespace penstock::program {
 
 // y = cap(scale * norm(x) W^T) of the rows that are picked, cap as AttentionShape::soft_cap; or
 // without a matrix norm(x), hidden states, of models that embed or score.
@@ -32,4 +32,4 @@ struct PicksOp {
   }
 };
 
-}  // namespace penstock
+}  // namespace penstock::program

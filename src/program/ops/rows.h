@@ -3,7 +3,7 @@
 
 #include "program/op_visitor.h"
 
-namespace penstock {
+namespace penstock::program {
 
 // y = PackedBatch::input: for programs that begin in the middle of a model.
 struct InputOp {
@@ -59,4 +59,4 @@ struct PoolOp {
   }
 };
 
-}  // namespace penstock
+}  // namespace penstock::program
