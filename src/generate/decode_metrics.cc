@@ -1,7 +1,7 @@
 #include "generate/decode_metrics.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 
 namespace penstock::generate {
 namespace {
@@ -35,11 +35,12 @@ void AddForRouters(const DecodeMetrics& series, const std::string& label,
 
 // The gauges of a group: those there are already, if a group of its kind has some.
 DecodeMetrics::Group AddGroup(CacheKind kind, metrics::Metrics* metrics, const std::string& label) {
-  constexpr std::array<const char*, kCacheKinds> kHelp = {
+  constexpr const char* kHelp[] = {
       "Blocks of the cache of keys and values, of 32 tokens each.",
       "Blocks of the cache of the layers with a window; 0: no layer has one.",
       "Blocks of the cache of recurrent layers, of a state each.",
   };
+  static_assert(std::size(kHelp) == kCacheKinds);
   const bool first = kind == CacheKind::kFull;
   const std::string these = first ? "Blocks" : "Of these, blocks";
   const auto gauge = [&](std::string_view count, const std::string& help) {

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "common/status.h"
+
 namespace penstock::numbers {
 namespace {
 
@@ -92,7 +94,7 @@ void ReadBlock(DType type, const std::byte* block, BlockFields* fields) {
       std::memcpy(fields->scales, block + 192, 16);
       return ReadQ6K(block, fields->codes);
     default:
-      return;
+      PENSTOCK_CHECK(false);  // a type with blocks and no case here
   }
 }
 

@@ -1,5 +1,5 @@
 // The types of numbers, in files and in memory: a row each (kNumberTypes). Another type is a row
-// and, where its blocks are laid out in a new way, a reader in block_fields.cc.
+// and a reader in block_fields.cc; where its blocks are laid out in a new way, kernels in cpu/ too.
 //
 // The types from kQ8_0 on are block types, as GGUF files have them: a run of elements is stored
 // together, as codes of a few bits and the scales that they share (numbers/block_fields.h).

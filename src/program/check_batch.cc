@@ -67,8 +67,9 @@ const char* FaultOf(const CachedSequence& one, int64_t end, const PrepareOptions
                     std::span<const CacheGroup> groups) {
   if (one.blocks.size() < groups.size()) return " has too few blocks";
   for (size_t g = 0; g < groups.size(); ++g) {
-    const int32_t window = groups[g].window;
-    const int32_t first = window > 0 ? FirstSeenBlock(one.past, window) : 0;
+    int32_t first = 0;
+    if (groups[g].kind == CacheKind::kWindow) first = FirstSeenBlock(one.past, groups[g].window);
+    if (groups[g].kind == CacheKind::kState) first = std::max(0, one.past - 1) / kKvBlockTokens;
     const char* const fault = FaultOf(one.blocks[g], first, end, options.blocks[g]);
     if (fault != nullptr) return fault;
   }
