@@ -45,8 +45,9 @@ Expected<std::vector<std::string>> ReadTextsFile(const AccuracyFlags& flags);
 // Whether no comparison is asked for, which it says.
 bool SkipAccuracy(const AccuracyFlags& flags, const checks::Say& say);
 
-// Says one line for each type; kAdvice: it is beyond its limits. Loads the model of `model` as f32, bf16 and int8, one after the other. An error is that of the
-// texts, the records' file or of loading.
+// Says one line for each type; kAdvice: it is beyond its limits. Loads the model of `model` as f32,
+// bf16 and int8, one after the other. An error is that of the texts, the records' file or of
+// loading.
 Status CompareTypes(const runtime::ModelOptions& model, const AccuracyFlags& flags,
                     const checks::Say& say);
 

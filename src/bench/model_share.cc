@@ -32,6 +32,7 @@ class SharedModel {
     auto model = std::make_unique<SharedModel>();
     PENSTOCK_ASSIGN_OR_RETURN(model->encoder_, models::EncoderModel::Load(folder, backend, dtype));
     model->session_ = std::make_unique<models::EncoderSession>(model->encoder_.get());
+    PENSTOCK_RETURN_IF_ERROR(model->session_->status());
     model->output_ = folder.task == families::ModelTask::kEmbedding
                          ? program::EncoderOutput::kPooled
                          : program::EncoderOutput::kLogits;

@@ -1,5 +1,5 @@
-// What an encoder, or a decoder that embeds or scores, gives for built-in texts, as `penstock doctor`
-// checks it.
+// What an encoder, or a decoder that embeds or scores, gives for built-in texts, as `penstock
+// doctor` checks it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the backends that hold a decoder's cache (program/program_run.h) and the owner of the ids of its
-// blocks (kv/) have in common: the unit in which it is shared out, and its groups.
+// What the backends that hold a decoder's cache (program/program_run.h) and the owner of the ids of
+// its blocks (kv/) have in common: the unit in which it is shared out, and its groups.
 //
 //   group      layers that keep the same of the tokens before (CacheKind); each group has blocks of
 //              its own, so that what one group still needs takes no room in another

@@ -66,7 +66,10 @@ uint64_t CpuStepRun::HeldBytes() const {
 }
 
 Status CpuStepRun::Run(size_t /*index*/, const program::PackedBatch& batch,
-                       std::span<float* const> /*sinks*/) {
+                       std::span<float* const> sinks) {
+  if (!sinks.empty()) {
+    return Status::InvalidArgument("a program with a cache has no sinks", "out");
+  }
   PENSTOCK_RETURN_IF_ERROR(
       program::CheckCachedBatch(shared_.program, batch, shared_.options, shared_.groups));
   const WaitingLock lock(&device_->mutex);

@@ -1,6 +1,6 @@
 // The one place that makes backends: a row for each device that models can lie and compute on. A
-// device that is not on this machine is left out where all are made, and refused by name where it is
-// asked for.
+// device that is not on this machine is left out where all are made, and refused by name where it
+// is asked for.
 #pragma once
 
 #include <memory>
@@ -36,8 +36,8 @@ struct MadeDevice {
 };
 // All that this machine has, the host first. Errors: those of the devices.
 Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options);
-// As a registry takes them: the host's models may have `host_bytes`, those of each other device what
-// is available there; 0: none is bounded.
+// As a registry takes them: the host's models may have `host_bytes`, those of each other device
+// what is available there; 0: none is bounded.
 Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes);
 
 // Each kernel of each device that this machine has beside the plain one, on random input.

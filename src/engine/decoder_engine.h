@@ -82,8 +82,9 @@ class DecoderEngine final : public Model {
 // Texts of the whole context whose keys and values are wanted, where nothing is asked for.
 inline constexpr int32_t kCacheContexts = 8;
 // DecodeSchedulerOptions::cache_blocks where nothing is asked for: those of kCacheContexts texts of
-// the whole context, and as ChooseCacheBlocks for `sequences` that run, cut to a share of the memory
-// that is available, or to `cache_bytes` if that is not 0, but at least those of one context.
+// the whole context, and as ChooseCacheBlocks for `sequences` that run, cut to a share of the
+// memory that is available, or to `cache_bytes` if that is not 0, but at least those of one
+// context.
 std::vector<int32_t> FitCacheBlocks(const generate::TextModel& model, int32_t sequences,
                                     uint64_t cache_bytes = 0);
 

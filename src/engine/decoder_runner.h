@@ -5,8 +5,8 @@
 // longer one in pieces. Where an output needs the last token's state alone, whole blocks of keys
 // and values stay in a prefix cache, so that what texts begin with (an instruction, the prompt and
 // the query of a rerank request) is computed once. Bits do not depend on any of that
-// (program/program_run.h). A model that attends in both directions takes a sequence in one step, and keeps
-// nothing.
+// (program/program_run.h). A model that attends in both directions takes a sequence in one step,
+// and keeps nothing.
 //
 // Between steps other engines may have the processor (BatchPause); while they use it, steps are of
 // kSharedRows, so that none waits long. A sequence whose client has left, or whose time is over, is

@@ -32,6 +32,8 @@ class ModelRunner : public program::EncoderRunner {
   // The backend outlives the runner, as it does the model.
   ModelRunner(std::shared_ptr<const models::EncoderModel> model, const program::Backend* backend)
       : model_(std::move(model)), backend_(backend), session_(model_.get()) {}
+  // That of preparing the programs.
+  Status status() const { return session_.status(); }
 
   int32_t OutputWidth(program::EncoderOutput output) const override {
     return model_->OutputWidth(output);
@@ -210,7 +212,9 @@ Status LoadEncoderParts(const EncoderEngineOptions& options, program::Backend* b
     return checks::CheckEncoderLinear(*shared, backend);
   };
   for (int32_t i = 0; i < options.replicas; ++i) {
-    parts->runners.push_back(std::make_unique<ModelRunner>(shared, backend));
+    auto runner = std::make_unique<ModelRunner>(shared, backend);
+    PENSTOCK_RETURN_IF_ERROR(runner->status());
+    parts->runners.push_back(std::move(runner));
   }
   return Status::Ok();
 }

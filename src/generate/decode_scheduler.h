@@ -33,7 +33,8 @@
 //             later, to the same bits. So does bulk, but what has aged, where an interactive text
 //             that is to begin does not fit. A text's own memory is taken from its request's
 //             (RequestContext::memory) when it begins; if there is none it waits while others run.
-// Text does not depend on any of this: a token's bits are the same in any step (program/program_run.h).
+// Text does not depend on any of this: a token's bits are the same in any step
+// (program/program_run.h).
 //
 // A job whose client has left, or whose deadline has passed, ends within a step, and its blocks are
 // free then; one that waits, when it is looked at, every 20 ms where few wait and within a second

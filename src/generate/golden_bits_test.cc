@@ -1,9 +1,9 @@
-// Every golden decoder gives the bits it has always given: logits of a text, and 64 greedy tokens with
-// their logits, with every instruction set, type of the weights and type of the cache.
+// Every golden decoder gives the bits it has always given: logits of a text, and 64 greedy tokens
+// with their logits, with every instruction set, type of the weights and type of the cache.
 //
-// tests/golden/decoder_bits.json holds FNV-1a hashes of 64 bits. A change of the code's structure leaves
-// them as they are; a change of arithmetic writes them anew (PENSTOCK_WRITE_BITS=1) and says so. An
-// instruction set that this processor lacks keeps its hashes.
+// tests/golden/decoder_bits.json holds FNV-1a hashes of 64 bits. A change of the code's structure
+// leaves them as they are; a change of arithmetic writes them anew (PENSTOCK_WRITE_BITS=1) and says
+// so. An instruction set that this processor lacks keeps its hashes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

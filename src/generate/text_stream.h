@@ -24,8 +24,8 @@ namespace penstock::generate {
 // Not thread-safe. Allocates nothing after Make, but for log-probabilities and long pieces of text.
 class TextStream {
  public:
-  // `parts_max`: ProgramRun::parts_max. `shown`: as DecodeJob::shown. `scratch`: of streams that take
-  // their tokens in turns; null: one of its own. The model must outlive it. Errors as Check.
+  // `parts_max`: ProgramRun::parts_max. `shown`: as DecodeJob::shown. `scratch`: of streams that
+  // take their tokens in turns; null: one of its own. The model must outlive it. Errors as Check.
   static Expected<TextStream> Make(const TextModel& model, const sample::SamplingOptions& sampling,
                                    std::span<const int32_t> prompt, size_t parts_max,
                                    const std::vector<int32_t>& shown = {},

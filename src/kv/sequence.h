@@ -1,4 +1,4 @@
-// A sequence's blocks: where the keys and values of a text's tokens lie, as CachedSequence wants it.
+// A sequence's blocks: where the keys and values of a text's tokens lie, as CachedSequence wants.
 //
 //   sequence.TakeCached(ids);                  // what other texts that began so have left
 //   for each step:

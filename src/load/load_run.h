@@ -1,5 +1,6 @@
 // What the generators of load share: the window of a run and its clocks, and which client sends a
-// request when. One event loop. Exposes Boost types, so only .cc files of the generators include it.
+// request when. One event loop. Exposes Boost types, so only .cc files of the generators include
+// it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -126,7 +127,7 @@ class ClientPool {
   }
 
   const std::vector<std::unique_ptr<Client>>& all() const { return clients_; }
-  // ClientPool for which there was no room among those that wait.
+  // Requests for which there was no room among those that wait.
   uint64_t not_sent() const { return not_sent_; }
 
  private:

@@ -28,7 +28,7 @@ class DecoderModel {
   uint64_t weight_bytes() const { return weights_->bytes; }
   const program::Backend& backend() const { return *backend_; }
 
-  // A run with a cache of its own. The model must outlive it. Errors: Backend::Prepare'.
+  // A run with a cache of its own. The model must outlive it. Errors: those of Backend::Prepare.
   Expected<std::unique_ptr<program::ProgramRun>> NewRun(
       const program::PrepareOptions& options) const;
 

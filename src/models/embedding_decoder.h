@@ -1,6 +1,6 @@
 // EmbeddingDecoder: a decoder that embeds or scores texts. Its layers are a decoder's program that
-// ends in hidden states (program/program_run.h runs it); pooling, dense modules or a score follow as a
-// program of their own, which begins with those states. Immutable.
+// ends in hidden states (program/program_run.h runs it); pooling, dense modules or a score follow
+// as a program of their own, which begins with those states. Immutable.
 #pragma once
 
 #include <array>

@@ -109,6 +109,8 @@ struct EncoderSession::Impl {
 EncoderSession::EncoderSession(const EncoderModel* model) : impl_(std::make_unique<Impl>(model)) {}
 EncoderSession::~EncoderSession() = default;
 
+Status EncoderSession::status() const { return impl_->status; }
+
 Status EncoderSession::Reserve(size_t tokens, size_t sequences) {
   PENSTOCK_RETURN_IF_ERROR(impl_->status);
   return impl_->run->Reserve(tokens, sequences);

@@ -55,9 +55,11 @@ class EncoderModel {
 class EncoderSession {
  public:
   // Memory of activations grows to the largest batch seen, in steps; Reserve allocates it
-  // beforehand. Where the backend does not run the model's programs, both return its error.
+  // beforehand.
   explicit EncoderSession(const EncoderModel* model);
   ~EncoderSession();
+  // That of Backend::Prepare. Where it is not OK, Reserve and Run return it.
+  Status status() const;
   Status Reserve(size_t tokens, size_t sequences);
   // Gives the activations back to the system, and the backend's scratch unless other sessions use
   // it; the next Run allocates again. Not while Run is under way. Returns the bytes given back.

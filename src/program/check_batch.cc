@@ -103,11 +103,10 @@ Status CheckCachedSequences(const Program& program, const PackedBatch& batch,
   return Status::Ok();
 }
 
+// As all layers do (CheckProgram).
 bool AttendsBothWays(const Program& program) {
-  return std::ranges::any_of(program.ops, [](const Op& op) {
-    const auto* attention = std::get_if<AttentionOp>(&op);
-    return attention != nullptr && !attention->shape.causal;
-  });
+  const auto* attention = FirstOp<AttentionOp>(program);
+  return attention != nullptr && !attention->shape.causal;
 }
 
 Status CheckPicks(const PackedBatch& batch, int32_t most) {

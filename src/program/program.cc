@@ -28,7 +28,18 @@ class Checker : public OpVisitor {
       index_ = program_.ops.size();
       ReadAny("result", program_.result);
     }
+    if (error_.empty()) CheckDirections();
     return error_.empty() ? Status::Ok() : Status::Internal("program: " + error_);
+  }
+
+  // A sequence goes through one step as a whole, or goes on in others: in all layers alike.
+  void CheckDirections() {
+    const auto* first = FirstOp<AttentionOp>(program_);
+    for (const Op& op : program_.ops) {
+      const auto* attention = std::get_if<AttentionOp>(&op);
+      if (attention == nullptr || attention->shape.causal == first->shape.causal) continue;
+      Fail("layers attend in one direction and in both");
+    }
   }
 
   int32_t WidthOf(ValueId id) const {

@@ -2,8 +2,8 @@
 // the cache of keys, values and states.
 //
 // Numbers: a token's results are the same to the bit whatever else is in the batch, however its
-// prompt was cut into steps, on however many threads, and whether the tokens before it were computed
-// now or are cached.
+// prompt was cut into steps, on however many threads, and whether the tokens before it were
+// computed now or are cached.
 #pragma once
 
 #include <cstddef>
@@ -54,8 +54,8 @@ class ProgramRun {
   virtual ~ProgramRun() = default;
 
   // Runs program `index` of those prepared.
-  //   without a cache   sinks[s] takes the rows of the result that belong to sequence s: one, or one
-  //                     for each of its tokens. Allocates what Reserve has not.
+  //   without a cache   sinks[s] takes the rows of the result that belong to sequence s: one, or
+  //                     one for each of its tokens. Allocates what Reserve has not.
   //   with one          no sinks: results are those of Found and Rows. Allocates nothing.
   // Errors: those of CheckBatch; kResourceExhausted: out of memory, the next Run works as usual.
   virtual Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) = 0;

@@ -126,6 +126,12 @@ TEST(CheckStepProgram, NamesWhatIsBroken) {
       {"k does not fit its heads", [](Decoder* d) { d->attention().k = &d->q; }},
       {"v does not fit its heads", [](Decoder* d) { d->attention().v = &d->q; }},
       {"v takes width 18, it is given 16", [](Decoder* d) { d->attention().v = &other; }},
+      {"layers attend in one direction and in both",
+       [](Decoder* d) {
+         AttentionOp second = d->attention();
+         second.shape.causal = !second.shape.causal;
+         d->program.ops.insert(d->program.ops.begin() + 2, second);
+       }},
       {"op 2 (linear): y is x", [](Decoder* d) { d->Get<LinearOp>(2).x = d->x; }},
       {"residual has width 24, the op gives 16",
        [](Decoder* d) { d->Get<LinearOp>(2).residual.value = d->attended; }},
