@@ -11,7 +11,8 @@ import time
 import pytest
 
 from conftest import ROOT, serving, wait_for
-from test_chat import folder, server_args as chat_args  # noqa: F401  (fixtures)
+from test_chat import folder  # noqa: F401  (fixtures)
+from test_chat import server_args as chat_args  # noqa: F401
 
 VECTOR = {"input": ["a text", "another"], "model": "embed"}
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
