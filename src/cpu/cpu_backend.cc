@@ -46,7 +46,7 @@ class CpuBackend final : public program::Backend {
       std::span<const program::LinearRows> parts, const program::PackOptions& options) override {
     PENSTOCK_ASSIGN_OR_RETURN(
         std::unique_ptr<program::PackedLinear> packed,
-        options.as_stored ? PackBlocks(parts, options) : PackPanels(parts, options));
+        options.as_stored ? PackStored(parts, options) : PackPanels(parts, options));
     CountPacked(packed->bytes());
     return packed;
   }
@@ -87,7 +87,7 @@ class CpuBackend final : public program::Backend {
     device_.ReserveLinear(*packed);
     return std::unique_ptr<program::PackedLinear>(std::move(packed));
   }
-  Expected<std::unique_ptr<program::PackedLinear>> PackBlocks(
+  Expected<std::unique_ptr<program::PackedLinear>> PackStored(
       std::span<const program::LinearRows> parts, const program::PackOptions& options) {
     PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<program::PackedLinear> packed,
                               BlockLinear::Pack(parts, options, device_.kernels, &device_.pool,
