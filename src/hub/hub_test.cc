@@ -71,6 +71,7 @@ TEST(ModelReference, QuantisationsAndFiles) {
       {"https://huggingface.co/a", "a repository is written owner/name"},
       {"https://huggingface.co/a/b/blob/main/c.bin", "'c.bin' after the repository"},
       {"hf.co/", "a repository is written owner/name"},
+      {"www.huggingface.co/hf.co/a@main", "an owner cannot have the name of the hub's host"},
       {"llama3.2", "owner/name, such as bartowski/Llama-3.2-3B-Instruct-GGUF:Q4_K_M"},
       {"all-minilm:latest", "such as sentence-transformers/all-MiniLM-L6-v2"},
       {"x.gguf", "a repository is written owner/name"},

@@ -204,6 +204,9 @@ Expected<ModelReference> ModelReference::ParseHub(const std::string& given) {
   if (text.find("://") != std::string::npos) {
     return Malformed(text, "it is a URL; the hub's address is set by HF_ENDPOINT");
   }
+  if (page && BehindHost(text)) {
+    return Malformed(text, "an owner cannot have the name of the hub's host");
+  }
   ModelReference reference;
   const size_t marks = std::min(text.find_first_of(":@"), text.size());
   const std::string repository = text.substr(0, marks);
