@@ -386,15 +386,31 @@ void BlockGemmOf(const BlockGemmTask& task) {
   }
 }
 
-// A type that has no layout does not compile here.
-template <size_t... kTypes>
-void BlockGemmOfAny(const BlockGemmTask& task, std::index_sequence<kTypes...>) {
-  const auto run = [&task]<numbers::DType kType>() {
-    if (task.stored == kType) BlockGemmOf<kType>(task);
-  };
-  (run.template operator()<numbers::kStoredTypes[kTypes]>(), ...);
-}
-
 void BlockGemm(const BlockGemmTask& task) {
-  BlockGemmOfAny(task, std::make_index_sequence<numbers::kStoredTypes.size()>());
+  switch (task.stored) {
+    case numbers::DType::kF32:
+      return BlockGemmOf<numbers::DType::kF32>(task);
+    case numbers::DType::kF16:
+      return BlockGemmOf<numbers::DType::kF16>(task);
+    case numbers::DType::kBf16:
+      return BlockGemmOf<numbers::DType::kBf16>(task);
+    case numbers::DType::kQ8_0:
+      return BlockGemmOf<numbers::DType::kQ8_0>(task);
+    case numbers::DType::kQ4_0:
+      return BlockGemmOf<numbers::DType::kQ4_0>(task);
+    case numbers::DType::kQ4_1:
+      return BlockGemmOf<numbers::DType::kQ4_1>(task);
+    case numbers::DType::kQ5_0:
+      return BlockGemmOf<numbers::DType::kQ5_0>(task);
+    case numbers::DType::kQ5_1:
+      return BlockGemmOf<numbers::DType::kQ5_1>(task);
+    case numbers::DType::kQ4K:
+      return BlockGemmOf<numbers::DType::kQ4K>(task);
+    case numbers::DType::kQ5K:
+      return BlockGemmOf<numbers::DType::kQ5K>(task);
+    case numbers::DType::kQ6K:
+      return BlockGemmOf<numbers::DType::kQ6K>(task);
+    default:
+      return;
+  }
 }
