@@ -85,7 +85,7 @@ ChatSession::ChatSession(const generate::TextModel* model, chat::ChatTemplate ma
       variables_(std::move(variables)),
       signals_(signals),
       format_(reply::DetectReplyFormat(template_.source())) {
-  format_.tools = reply::ToolForm::kNone;  // there are no tools here
+  format_.tools = reply::ToolForm::kNone;  // `penstock chat` offers no tools
   for (const std::string& marker : reply::MarkerTokens(format_)) {
     const int32_t id = model_->tokenizer->TokenToId(marker);
     if (id >= 0 && model_->tokenizer->IsSpecial(id)) shown_.push_back(id);

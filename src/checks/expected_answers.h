@@ -34,9 +34,9 @@ struct ExpectedAnswers {
   static constexpr size_t kTokensMax = 4096;
   static constexpr size_t kNewTokensMax = 64;  // of `greedy`
 
-  // Those of the model in the folder at `path`; nullopt: there is no such file, or `path` is a
-  // file. Errors name the file and the field; kInvalidArgument: it is malformed, has a field that
-  // is not known, or is beyond the limits above.
+  // Reads the file of the model in the folder at `path`. nullopt: the folder has no such file, or
+  // `path` is itself a file. Errors name the file and the field; kInvalidArgument: the file is
+  // malformed, has an unknown field, or exceeds the limits above.
   static Expected<std::optional<ExpectedAnswers>> Read(const std::string& path);
 
   std::vector<std::string> texts;  // inputs, or documents

@@ -90,6 +90,19 @@ TEST(StepRun, StatesOfPickedRows) {
   }
 }
 
+TEST(StepRun, RefusesSinks) {
+  TinyShape shape;
+  const TinyWeights weights(shape, numbers::DType::kF32, 1);
+  TinyDecoder decoder(weights, numbers::DType::kF32, "", 1);
+  const std::vector<int32_t> blocks = {0}, ids = {5};
+  const program::SingleSequence sequence(1, 0, blocks);
+  float* const sink = nullptr;
+  const Status status =
+      decoder.NewRun(numbers::DType::kF32, 8)->Run(0, sequence.Batch(ids, {}), {&sink, 1});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.field(), "out");
+}
+
 TEST(StepRun, BothDirectionsNeedWholeSequences) {
   TinyShape shape;
   shape.causal = false;

@@ -12,7 +12,8 @@
 namespace penstock::engine {
 namespace {
 
-// Of the memory that is available once the weights are loaded. Only what is used takes memory.
+// The cache may have this share of the memory that is available once the weights are loaded. Only
+// blocks that are used take memory.
 constexpr double kCacheShare = 0.5;
 
 }  // namespace

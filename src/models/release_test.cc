@@ -5,6 +5,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "models/encoder.h"
+#include "program/dry_backend.h"
 
 namespace penstock::models {
 namespace {
@@ -38,6 +39,24 @@ class Release : public testing::TestWithParam<int> {
   std::unique_ptr<program::Backend> backend_;
   std::unique_ptr<EncoderModel> model_;
 };
+
+// Nothing runs on a dry backend.
+TEST(EncoderSession, TellsThatItsProgramsCouldNotBePrepared) {
+  const auto folder =
+      families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
+  ASSERT_TRUE(folder.ok()) << folder.status().ToString();
+  program::DryBackend dry(numbers::DType::kF32);
+  const auto model = EncoderModel::Load(*folder, &dry);
+  ASSERT_TRUE(model.ok()) << model.status().ToString();
+  EncoderSession session(model->get());
+  EXPECT_EQ(session.status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(session.Reserve(1, 1).code(), StatusCode::kUnsupported);
+  std::vector<float> out(static_cast<size_t>((*model)->embedding_size()));
+  const std::vector<int32_t> ids = {5}, offsets = {0, 1};
+  const auto status = session.Run({ids, {}, offsets, {}}, program::EncoderOutput::kPooled, out);
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(session.HeldBytes() + session.BytesFor(1, 1) + session.Release(), 0u);
+}
 
 INSTANTIATE_TEST_SUITE_P(Threads, Release, testing::Values(1, 3));
 

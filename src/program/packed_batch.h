@@ -28,9 +28,10 @@ struct CachedSequence {
   //            after the last token of each block that the step runs through is written to it, so
   //            that those of whole blocks stay as they are: snapshots, which others go on from.
   BlockTables blocks;
-  // Of runs with a rope_switch(): ProgramRun::LongRope of the whole sequence, which may go on in
-  // later steps. All tokens of a sequence are computed with one value: a sequence that grows beyond
-  // the switch begins anew, with past = 0.
+  // Whether the rotary tables for long sequences are used. In a run with a rope_switch() the caller
+  // sets it to ProgramRun::LongRope of the whole sequence, later steps included. All tokens of a
+  // sequence are computed with one value: a sequence that grows beyond the switch begins anew, with
+  // past = 0.
   bool long_rope = false;
 };
 

@@ -94,14 +94,15 @@ class ProgramRun {
   virtual std::span<const CacheGroup> groups() const { return {&kFullGroup, 1}; }
   // Program::rope_switch: sequences of more tokens are rotated otherwise; 0: all alike.
   virtual int32_t rope_switch() const { return 0; }
-  // Of a sequence of so many tokens; see CachedSequence.
+  // CachedSequence::long_rope for a sequence of this many tokens.
   bool LongRope(size_t tokens) const {
     return rope_switch() > 0 && tokens > static_cast<size_t>(rope_switch());
   }
   // Bytes of a block of a group, of all its layers; 0: it has none.
   virtual uint64_t block_bytes(size_t /*group*/) const { return 0; }
-  // Pages of the system are taken for so many neighbouring blocks when one of them is written, and
-  // given back for all of them: blocks [i * page_blocks, (i + 1) * page_blocks).
+  // The cache takes memory from the system in groups of this many neighbouring blocks, blocks
+  // [i * page_blocks, (i + 1) * page_blocks): when one of them is first written. ReleaseBlocks gives
+  // memory back in the same groups.
   virtual int32_t page_blocks() const { return 1; }
   // Bytes of the blocks of all groups that may have pages; about, for huge pages reach over their
   // ends. Any thread.

@@ -320,7 +320,7 @@ struct Registry::Impl {
   void Retire(Slot* slot);
 
   const devices::Devices devices;
-  std::vector<metrics::Gauge*> used_gauges;  // as devices; empty: there are no metrics
+  std::vector<metrics::Gauge*> used_gauges;  // by device; empty without metrics
   metrics::Metrics* const metrics;
   const RegistryOptions options;
   Loader loader;
