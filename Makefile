@@ -24,18 +24,21 @@ CORES := $(shell nproc)
 MEMORY_JOBS := $(shell awk '/MemAvailable/ {n = int($$2 / 1572864); print (n > 0 ? n : 1)}' /proc/meminfo)
 JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) )))
 
-SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
+SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'lab/*.h' 'lab/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release lab deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 release: $(BUILD)/build.ninja  ## build/penstock (the default)
 	cmake --build $(BUILD) -j $(JOBS) --target penstock
+
+lab: $(BUILD)/build.ninja  ## build/penstock-lab as well: experiments with Penstock (docs/BENCHMARKS.md)
+	cmake --build $(BUILD) -j $(JOBS) --target penstock penstock-lab
 
 # Only the first run: CMake itself runs again when it must. Without tests and benchmarks, which take
 # more packages; `configured` adds them.
@@ -108,7 +111,7 @@ unit: configured  ## the unit tests only (TESTS=regular expression)
 	ctest --test-dir $(BUILD) -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
 
 e2e: configured  ## the end-to-end tests only
-	cmake --build $(BUILD) -j $(JOBS) --target penstock penstock_queue_peers openvino_cases
+	cmake --build $(BUILD) -j $(JOBS) --target penstock penstock-lab penstock_queue_peers openvino_cases
 	@tools/run_tests.sh $(BUILD) e2e
 
 bench: deps  ## the encoder beside onnxruntime, in one run (JSON=file for the records)
@@ -135,7 +138,7 @@ bench-generate-peers: deps release  ## text generation beside other runtimes; do
 	exec $$python bench/peers_generate/bench_generate_peers.py --program $(BUILD)/penstock --model "$$model" \
 	  $(if $(JSON),--json '$(JSON)') $(PEERS_FLAGS)
 
-bench-tensors-peers: deps release  ## tensor requests over gRPC beside pytriton and mlserver (JSON=, PEERS_FLAGS=)
+bench-tensors-peers: deps lab  ## tensor requests over gRPC beside pytriton and mlserver (JSON=, PEERS_FLAGS=)
 	@exec python3 bench/peers_tensors/bench_tensors_peers.py --program $(BUILD)/penstock \
 	  $(if $(JSON),--json '$(JSON)') $(PEERS_FLAGS)
 
@@ -143,15 +146,15 @@ bench-magika: deps release  ## a tensor model served, beside OpenVINO's own loop
 	@python=$$(tools/make_venv.sh $(BUILD)/magika-venv bench/requirements-magika.txt); \
 	exec $$python bench/magika_speed.py --program $(BUILD)/penstock $(if $(JSON),--json '$(JSON)')
 
-soak: deps release  ## four times the load a server can carry, for DURATION=600 seconds (MODEL=)
+soak: deps lab  ## four times the load a server can carry, for DURATION=600 seconds (MODEL=)
 	@model="$(MODEL)"; \
 	[[ -n $$model ]] || model=$$(tools/get_default_model.py); \
-	exec $(BUILD)/penstock bench soak --model "$$model" --duration $(DURATION) $(if $(JSON),--json '$(JSON)')
+	exec $(BUILD)/penstock-lab soak --model "$$model" --duration $(DURATION) $(if $(JSON),--json '$(JSON)')
 
-soak-chat: deps release  ## the same with streams of generated text (MODEL=)
+soak-chat: deps lab  ## the same with streams of generated text (MODEL=)
 	@model="$(MODEL)"; \
 	[[ -n $$model ]] || model=$$(tools/get_demo_model.py); \
-	exec $(BUILD)/penstock bench soak --chat --model "$$model" --duration $(DURATION) $(if $(JSON),--json '$(JSON)')
+	exec $(BUILD)/penstock-lab soak --chat --model "$$model" --duration $(DURATION) $(if $(JSON),--json '$(JSON)')
 
 soak-hostile: deps release  ## hostile clients of all kinds beside good ones, for DURATION seconds (MODEL=, CHAT_MODEL=)
 	@model="$(MODEL)"; chat="$(CHAT_MODEL)"; \

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <exception>
 
 #include "command_line.h"
 #include "common/printable.h"
@@ -86,12 +87,14 @@ const CommandGroup& ProgramGroup() {
 const CommandGroup& BenchGroup() {
   static const CommandGroup kGroup = {
       "penstock bench",
-      "measure parts of Penstock, or a server under load",
+      "measure models on this machine, or a server under load",
       "Measure Penstock.",
       "benchmark",
       "  penstock bench BENCHMARK --help   flags, defaults and examples\n"
       "Each takes --json FILE: the records, one JSON object {\"name\", \"value\", \"unit\"} a "
-      "line.\n",
+      "line.\nThose that measure parts of Penstock are in penstock-lab, which `make lab` builds "
+      "from "
+      "its sources.\n",
       "",
       Benchmarks};
   return kGroup;
@@ -129,6 +132,17 @@ int RunGroup(const CommandGroup& group, const std::vector<std::string>& args) {
     return kExitOk;
   }
   return RunNamed(group, args[0], rest);
+}
+
+int RunProgram(const CommandGroup& group, const std::vector<std::string>& args) try {
+  if (!args.empty() && (args[0] == "--version" || args[0] == "-V" || args[0] == "version")) {
+    std::printf("%s " PENSTOCK_VERSION "\n", group.program.c_str());
+    return kExitOk;
+  }
+  return RunGroup(group, args);
+} catch (const std::exception& error) {  // out of memory, out of threads
+  std::fprintf(stderr, "%s: %s\n", group.program.c_str(), Printable(error.what()).c_str());
+  return kExitFailure;
 }
 
 }  // namespace penstock::cli

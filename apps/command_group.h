@@ -28,4 +28,7 @@ std::string HelpText(const CommandGroup& group);
 // "help NAME..." is "NAME... --help".
 int RunGroup(const CommandGroup& group, const std::vector<std::string>& args);
 
+// A whole program: prints its version, or calls RunGroup. Prints exceptions of it on stderr.
+int RunProgram(const CommandGroup& group, const std::vector<std::string>& args);
+
 }  // namespace penstock::cli

@@ -35,7 +35,7 @@ inline constexpr int kExitSignal = 128;  // plus the number of the signal that e
 
 class CommandLine {
  public:
-  // `name`: "serve". `examples`: lines under "Examples:" in the help.
+  // `name`: "serve"; "lab soak" is `penstock-lab soak`. `examples`: lines under "Examples:" in the help.
   CommandLine(const std::string& name, const std::string& summary, const std::string& examples);
 
   FlagSet& flags() { return flags_; }

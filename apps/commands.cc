@@ -22,7 +22,7 @@ const std::vector<Command>& Commands() {
       {"ps", "List the models that a server has loaded", RunPs},
       {"stop", "Unload a model of a server", RunStop},
       {"doctor", "Check that a model computes what it should here", RunDoctor},
-      {"bench", "Measure parts of Penstock, or a server under load", RunBench},
+      {"bench", "Measure models on this machine, or a server under load", RunBench},
       {"completion", "Print a script that completes commands and flags in a shell", RunCompletion},
       {"man", "Print a manual page", RunMan},
   };

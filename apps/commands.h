@@ -34,19 +34,9 @@ int RunMan(const std::vector<std::string>& args);
 
 // penstock bench NAME; Benchmarks has a row for each RunBenchName.
 int RunBench(const std::vector<std::string>& args);
-int RunBenchLifecycle(const std::vector<std::string>& args);
-int RunBenchTensors(const std::vector<std::string>& args);
-int RunBenchKernels(const std::vector<std::string>& args);
 int RunBenchChat(const std::vector<std::string>& args);
-int RunBenchChatHttp(const std::vector<std::string>& args);
 int RunBenchGenerate(const std::vector<std::string>& args);
 int RunBenchHttp(const std::vector<std::string>& args);
-int RunBenchSaturation(const std::vector<std::string>& args);
 int RunBenchReindex(const std::vector<std::string>& args);
-int RunBenchStages(const std::vector<std::string>& args);
-int RunBenchBatcher(const std::vector<std::string>& args);
-int RunBenchSoak(const std::vector<std::string>& args);
-int RunBenchPolicy(const std::vector<std::string>& args);
-int RunBenchUi(const std::vector<std::string>& args);
 
 }  // namespace penstock::cli

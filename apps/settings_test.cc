@@ -240,7 +240,7 @@ TEST_F(SettingsTest, TablesAreForCommands) {
       File("port = 1\n[bench]\nport = 2\nduration = 1\n[bench.http]\nport=3\n");
   ASSERT_EQ(Parse({"--config", bench}, true, "bench http"), -1) << error_;
   EXPECT_EQ(port_, 3);
-  ASSERT_EQ(Parse({"--config", bench}, true, "bench soak"), -1) << error_;
+  ASSERT_EQ(Parse({"--config", bench}, true, "bench reindex"), -1) << error_;
   EXPECT_EQ(port_, 2);
 }
 

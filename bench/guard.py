@@ -3,8 +3,8 @@
 
     bench/guard.py --against OLD_BINARY --model MODEL --decoder DECODER --json guard.json
 
-    guard.kernels_ratio     the whole model's kernels (bench kernels --model), least of the types; target 0.99
-    guard.saturation_ratio  texts/s of a loaded server (bench saturation); target 0.99
+    guard.kernels_ratio     the whole model's kernels (penstock-lab kernels --model), least of the types; target 0.99
+    guard.saturation_ratio  texts/s of a loaded server (penstock-lab saturation); target 0.99
     guard.lone_p50_ratio    p50 of one client's requests of one text (bench http); target at most 1.02
 
 and with --decoder, each with target 0.99:
@@ -13,8 +13,9 @@ and with --decoder, each with target 0.99:
     guard.decode_ratio      tokens/s of one text, through the scheduler (bench chat)
     guard.streams_ratio     tokens/s of eight texts at once (bench chat)
 
-Each is the median of the rounds' ratios, new over old; the order changes from round to round. Runs of
-`penstock bench` in other builds have the same flags and records.
+Each is the median of the rounds' ratios, new over old; the order changes from round to round. Flags and
+records are the same in every build. A program without a penstock-lab beside it, such as an older one, has its
+experiments under `penstock bench`.
 """
 import argparse
 import json
@@ -25,15 +26,18 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+EXPERIMENTS = ("kernels", "saturation")
 
 
 def records(program, *args):
     """{name: value} of one benchmark."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "records.json"
-        done = subprocess.run([program, "bench", *map(str, args), "--json", path], capture_output=True, text=True)
+        lab = pathlib.Path(program).with_name("penstock-lab")
+        command = [lab] if args[0] in EXPERIMENTS and lab.exists() else [program, "bench"]
+        done = subprocess.run([*command, *map(str, args), "--json", path], capture_output=True, text=True)
         if done.returncode != 0:
-            sys.exit(f"{program} bench {args[0]}: {done.stderr}")
+            sys.exit(f"{command[0]} {args[0]}: {done.stderr}")
         return {one["name"]: one["value"] for one in map(json.loads, path.read_text().splitlines())}
 
 

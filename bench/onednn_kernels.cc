@@ -1,4 +1,4 @@
-// oneDNN's linear layers, for `penstock bench kernels` to compare with ours. A library of its own,
+// oneDNN's linear layers, for `penstock-lab kernels` to compare with ours. A library of its own,
 // loaded by that command alone: Penstock does not depend on oneDNN.
 //
 // The same job as ours: f32 activations in and out, weights packed beforehand, bias, GELU (erf).

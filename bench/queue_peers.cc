@@ -1,4 +1,4 @@
-// The peers of `penstock bench batcher`, in a library of their own beside the program: a queue of
+// The peers of `penstock-lab batcher`, in a library of their own beside the program: a queue of
 // rows, and a batcher thread that takes the waiting rows (up to a batch), copies the rows together,
 // runs the model and hands the results back.
 //
@@ -13,7 +13,7 @@
 #include <mutex>
 #include <thread>
 
-#include "bench/batcher_cell.h"
+#include "lab/batcher_cell.h"
 
 #ifdef PENSTOCK_HAVE_CONCURRENTQUEUE
 #include <concurrentqueue/concurrentqueue.h>
@@ -36,7 +36,7 @@ struct Item {
 
 // A producer's rows under way, by place; it hears of their results by number, in order.
 struct alignas(128) Inbox {
-  explicit Inbox(const bench::BatcherCell& cell)
+  explicit Inbox(const lab::BatcherCell& cell)
       : rows(size_t{cell.window} * cell.row_bytes), results(cell.window), sealed_ns(cell.window) {}
   std::vector<uint8_t> rows;  // [window, row_bytes]
   std::vector<uint32_t> results;
@@ -46,7 +46,7 @@ struct alignas(128) Inbox {
 
 class MutexQueue {
  public:
-  explicit MutexQueue(const bench::BatcherCell&) {}
+  explicit MutexQueue(const lab::BatcherCell&) {}
   struct Producer {
     explicit Producer(MutexQueue* q) : queue(q) {}
     void Push(const Item* items, size_t count) {
@@ -94,7 +94,7 @@ class MutexQueue {
 
 class BoostQueue {
  public:
-  explicit BoostQueue(const bench::BatcherCell& cell)
+  explicit BoostQueue(const lab::BatcherCell& cell)
       : queue_(std::min<size_t>(65'000, size_t{cell.producers} * cell.window)) {}
   struct Producer {
     explicit Producer(BoostQueue* q) : queue(q) {}
@@ -122,7 +122,7 @@ class BoostQueue {
 #ifdef PENSTOCK_HAVE_CONCURRENTQUEUE
 class MoodycamelQueue {
  public:
-  explicit MoodycamelQueue(const bench::BatcherCell& cell)
+  explicit MoodycamelQueue(const lab::BatcherCell& cell)
       : queue_(size_t{cell.window} * cell.producers, cell.producers, 0) {}
   struct Producer {
     explicit Producer(MoodycamelQueue* q) : queue(q), token(q->queue_) {}
@@ -153,7 +153,7 @@ class MoodycamelQueue {
 #ifdef PENSTOCK_HAVE_TBB
 class TbbQueue {
  public:
-  explicit TbbQueue(const bench::BatcherCell& cell) {
+  explicit TbbQueue(const lab::BatcherCell& cell) {
     queue_.set_capacity(static_cast<ptrdiff_t>(cell.window) * cell.producers);
   }
   struct Producer {
@@ -181,37 +181,37 @@ class TbbQueue {
 template <typename Queue>
 class PeerRun {
  public:
-  explicit PeerRun(const bench::BatcherCell& cell) : cell_(cell), queue_(cell) {
+  explicit PeerRun(const lab::BatcherCell& cell) : cell_(cell), queue_(cell) {
     for (uint32_t i = 0; i < cell.producers; ++i) {
-      producers_.push_back(std::make_unique<bench::BatcherProducer>(cell));
+      producers_.push_back(std::make_unique<lab::BatcherProducer>(cell));
       inboxes_.push_back(std::make_unique<Inbox>(cell));
     }
   }
 
-  bench::BatcherMeasurement Run() {
-    return bench::MeasureBatcher(
+  lab::BatcherMeasurement Run() {
+    return lab::MeasureBatcher(
         cell_, &producers_, &stop_, [this](uint32_t i) { Produce(i); }, {[this] { Batch(); }},
         [this] { stop_batcher_.store(true); });
   }
 
  private:
-  Item MakeItem(uint32_t producer, uint64_t n, bench::BatcherProducer* self, Inbox* inbox) {
+  Item MakeItem(uint32_t producer, uint64_t n, lab::BatcherProducer* self, Inbox* inbox) {
     self->Begin(n);
     Item item;
     item.place = self->PlaceOf(n);
     item.producer = producer;
     if (cell_.row_bytes == sizeof item.word) {
-      bench::MakeRow(n, reinterpret_cast<uint8_t*>(&item.word), sizeof item.word);
+      lab::MakeRow(n, reinterpret_cast<uint8_t*>(&item.word), sizeof item.word);
     } else {
       uint8_t* row = inbox->rows.data() + size_t{item.place} * cell_.row_bytes;
-      bench::MakeRow(n, row, cell_.row_bytes);
+      lab::MakeRow(n, row, cell_.row_bytes);
       item.row = row;
     }
     return item;
   }
 
   void Produce(uint32_t index) {
-    bench::BatcherProducer& self = *producers_[index];
+    lab::BatcherProducer& self = *producers_[index];
     Inbox& inbox = *inboxes_[index];
     typename Queue::Producer queue(&queue_);
     uint64_t submitted = 0;
@@ -228,7 +228,7 @@ class PeerRun {
       if (*room == 0 && !some) sched_yield();
       for (uint64_t left = *room; left > 0;) {
         const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, cell_.burst));
-        std::array<Item, bench::kRowsPerLook> items;
+        std::array<Item, lab::kRowsPerLook> items;
         for (uint32_t i = 0; i < count; ++i, ++submitted) {
           items[i] = MakeItem(index, submitted, &self, &inbox);
         }
@@ -250,7 +250,7 @@ class PeerRun {
         sched_yield();
         continue;
       }
-      const int64_t sealed_ns = bench::BenchNowNs();
+      const int64_t sealed_ns = lab::BenchNowNs();
       if (cell_.row_bytes == sizeof(uint32_t)) {
         for (size_t i = 0; i < count; ++i) std::memcpy(&rows[i * 4], &items[i].word, 4);
       } else {
@@ -258,12 +258,11 @@ class PeerRun {
           std::memcpy(&rows[i * cell_.row_bytes], items[i].row, cell_.row_bytes);
         }
       }
-      bench::RunNoopModel(rows.data(), cell_.row_bytes, static_cast<uint32_t>(count),
-                          results.data());
+      lab::RunNoopModel(rows.data(), cell_.row_bytes, static_cast<uint32_t>(count), results.data());
       for (size_t i = 0; i < count; ++i) {
         Inbox& inbox = *inboxes_[items[i].producer];
         inbox.results[items[i].place] = results[i];
-        if (bench::BatcherProducer::IsSampled(items[i].place))
+        if (lab::BatcherProducer::IsSampled(items[i].place))
           inbox.sealed_ns[items[i].place] = sealed_ns;
         ++delivered[items[i].producer];
       }
@@ -275,24 +274,24 @@ class PeerRun {
     }
   }
 
-  const bench::BatcherCell cell_;
+  const lab::BatcherCell cell_;
   Queue queue_;
-  std::vector<std::unique_ptr<bench::BatcherProducer>> producers_;
+  std::vector<std::unique_ptr<lab::BatcherProducer>> producers_;
   std::vector<std::unique_ptr<Inbox>> inboxes_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> stop_batcher_{false};
 };
 
 template <typename Queue>
-bench::BatcherMeasurement RunPeer(const bench::BatcherCell& cell) {
+lab::BatcherMeasurement RunPeer(const lab::BatcherCell& cell) {
   return PeerRun<Queue>(cell).Run();
 }
 
 }  // namespace
 
 // The contenders, and how many they are. The program that loads this was built of the same sources.
-extern "C" const bench::BatcherContender* penstock_queue_peers(size_t* count) {
-  static const std::vector<bench::BatcherContender> kPeers = {
+extern "C" const lab::BatcherContender* penstock_queue_peers(size_t* count) {
+  static const std::vector<lab::BatcherContender> kPeers = {
 #ifdef PENSTOCK_HAVE_CONCURRENTQUEUE
       {"moodycamel", true, RunPeer<MoodycamelQueue>},
 #endif

@@ -3,7 +3,7 @@
 
 - A file of src/MODULE may include "MODULE/..." and the modules on the DEPS line of
   penstock_module(MODULE ...) in CMakeLists.txt; its tests and benchmarks also those of TEST_DEPS.
-  apps/ may include every module; nothing includes apps/.
+  apps/ may include every module, lab/ apps/ as well; of the modules nothing includes apps/ or lab/.
 - No cycle among the modules.
 - No module is named on a DEPS or TEST_DEPS line that nothing there includes.
 - A source file has at most 800 lines (generated ones, which say so on top, may have more), a function
@@ -19,7 +19,7 @@
 - Nothing compares what a model's family is called with a text: families/list.cc finds families, and their
   descriptors say what is asked of them. Tests may.
 - A sleep in a test has its reason in a comment beside it, on its line or the one above.
-- A file of src/MODULE declares in namespace penstock::MODULE (src/common/ in penstock, apps/ in penstock::cli); of
+- A file of src/MODULE declares in namespace penstock::MODULE (src/common/ in penstock, apps/ in penstock::cli, lab/ in penstock::lab); of
   other namespaces of ours it may declare a class, no more (checks/namespaces.py).
 - No two classes of the program have one name in one namespace: the linker would take one of the two
   for both. (`make odr` compares the definitions of all files.)
@@ -110,7 +110,7 @@ def allowed_for(path, modules):
         if path.stem.endswith(("_test", "_bench")):
             allowed.update(module.test_deps)
         return allowed
-    return set(modules)
+    return {*modules, "apps", "lab"} if parts[0] in ("lab", "bench") else set(modules)
 
 
 def check_includes(path, text, modules):
@@ -127,11 +127,11 @@ def check_includes(path, text, modules):
             continue
         if "/" not in include or include.startswith("."):
             yield f'{name}:{line}: "{include}" must be written as "module/file.h"'
-        elif first not in modules:
+        elif first not in modules and first not in allowed:
             yield f'{name}:{line}: "{include}" is of no module; third-party headers go in <>'
         elif first not in allowed:
             yield f"{name}:{line}: may not include {first}/ (allowed: {', '.join(sorted(allowed))})"
-        elif not (ROOT / "src" / include).is_file():
+        elif not (ROOT / "src" / include).is_file() and not (first not in modules and (ROOT / include).is_file()):
             yield f'{name}:{line}: there is no src/{include}'
 
 
@@ -187,7 +187,7 @@ def check_hashes(path, text):
 def check_families(path, text):
     """What differs between families is in their files, where the next family finds it."""
     name = path.relative_to(ROOT)
-    if re.search(r"_(?:test|test_util)$", path.stem) or name.parts[0] not in ("src", "apps"):
+    if re.search(r"_(?:test|test_util)$", path.stem) or name.parts[0] not in ("src", "apps", "lab"):
         return
     for match in FAMILY_NAME.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
@@ -227,7 +227,7 @@ def check_unused(modules, used):
 
 
 def check_picture(modules):
-    """ARCHITECTURE's picture and table beside the modules there are; apps is not a penstock_module."""
+    """ARCHITECTURE's picture and table beside the modules there are; apps and lab have no penstock_module line."""
     document = "docs/ARCHITECTURE.md"
     text = (ROOT / document).read_text()
     picture, table = PICTURE.search(text), TABLE.search(text)
@@ -237,7 +237,7 @@ def check_picture(modules):
     lines = [line.split("|")[0].split() for line in picture[1].splitlines()]
     line_of = {name: at for at, line in enumerate(lines) for name in line}
     rows = [line.split("|")[1] for line in table[0].splitlines() if line.startswith("| `")]
-    every = sorted({*modules, "apps"})
+    every = sorted({*modules, "apps", "lab"})
     for name, drawn in (("picture", sorted(itertools.chain.from_iterable(lines))), ("table", sorted(re.findall(r"`(\w+)/`", " ".join(rows))))):
         if drawn != every:
             yield f"{document}: the {name} of the modules differs in {sorted(set(drawn) ^ set(every)) or 'names twice'}"
@@ -302,13 +302,13 @@ def main():
         findings += check_shape(path, text)
         findings += check_sleeps(path, text)
         top = path.relative_to(ROOT).parts[0]
-        if path.suffix != ".py" and top in ("src", "apps", "bench", "tests"):
+        if path.suffix != ".py" and top in ("src", "apps", "lab", "bench", "tests"):
             findings += check_includes(path, text, modules)
             findings += check_hashes(path, text)
             findings += check_families(path, text)
             findings += check_test_folders(path, text)
             findings += check_functions(path, text)
-        if top in ("src", "apps") and path.suffix != ".py" and not re.search(r"_test|_bench$|-inl$", path.stem):
+        if top in ("src", "apps", "lab") and path.suffix != ".py" and not re.search(r"_test|_bench$|-inl$", path.stem):
             findings += namespaces.check_home(path, text)
             for name in namespaces.classes_of(text):
                 classes[name].append(path)

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 build=$1
 
 all() {
-  git ls-files --cached --others --exclude-standard 'src/*.cc' 'apps/*.cc'
+  git ls-files --cached --others --exclude-standard 'src/*.cc' 'apps/*.cc' 'lab/*.cc'
 }
 changed() {
   local base
@@ -17,8 +17,8 @@ changed() {
   if [[ $base == $(git rev-parse HEAD) ]] && git diff --quiet HEAD; then
     base=$(git rev-parse -q --verify HEAD~1 || git rev-parse HEAD)
   fi
-  git diff --name-only --diff-filter=d "$base" -- 'src/*.cc' 'apps/*.cc'
-  git ls-files --others --exclude-standard 'src/*.cc' 'apps/*.cc'
+  git diff --name-only --diff-filter=d "$base" -- 'src/*.cc' 'apps/*.cc' 'lab/*.cc'
+  git ls-files --others --exclude-standard 'src/*.cc' 'apps/*.cc' 'lab/*.cc'
 }
 
 if [[ ${2:-} == --all ]]; then list=all; else list=changed; fi

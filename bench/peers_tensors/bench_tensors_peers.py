@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Penstock's gRPC beside pytriton's Triton server and mlserver: one identity model of 32 FP32, one
-row a request, the same client (`penstock bench tensors --grpc-target`), servers one at a time, in
+row a request, the same client (`penstock-lab tensors --grpc-target`), servers one at a time, in
 turns. Prints a table; --json adds grpc.ratio_vs_pytriton and grpc.ratio_vs_mlserver.
 
 Their environments are made under --cache from Debian's python3: pytriton's server embeds the
@@ -89,7 +89,7 @@ def rate(program: str, server: Server, seconds: float, under_way: int) -> float:
     """Requests a second, once the server answers at all."""
     for _ in range(60):
         done = subprocess.run(
-            [program, "bench", "tensors", "--grpc-target", f"127.0.0.1:{server.port}",
+            [f"{program}-lab", "tensors", "--grpc-target", f"127.0.0.1:{server.port}",
              "--grpc-model", "identity", "--seconds", str(seconds), "--rounds", "3",
              "--under-way", str(under_way)], capture_output=True, text=True)
         if done.returncode == 0:

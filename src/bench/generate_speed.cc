@@ -10,7 +10,7 @@
 #include <numeric>
 #include <random>
 
-#include "bench/kernel_shares.h"
+#include "bench/arithmetic_peak.h"
 #include "bench/random_decoder.h"
 #include "common/int_math.h"
 #include "common/processors.h"
@@ -20,6 +20,7 @@
 #include "cpu/huge_page_arena.h"
 #include "cpu/read_loops.h"
 #include "devices/backends.h"
+#include "load/clock_units.h"
 #include "load/latency.h"
 #include "load/table.h"
 #include "models/decoder.h"
@@ -34,9 +35,6 @@ constexpr int32_t kStepRows = 512;
 constexpr size_t kReadBytes = size_t{512} << 20;
 
 using SteadyClock = std::chrono::steady_clock;
-double SecondsSince(SteadyClock::time_point begin) {
-  return std::chrono::duration<double>(SteadyClock::now() - begin).count();
-}
 
 // The read rate and arithmetic peaks of the processor: the best of all rounds.
 class Limits {
@@ -57,7 +55,7 @@ class Limits {
             loop.read(static_cast<const uint8_t*>(memory_.data) + thread * part, part);
       });
       const double bytes = static_cast<double>(part * pool_.threads());
-      read_rate_ = std::max(read_rate_, bytes / SecondsSince(begin));
+      read_rate_ = std::max(read_rate_, bytes / load::SecondsSince(begin));
     }
     for (const numbers::DType dtype :
          {numbers::DType::kI8, numbers::DType::kBf16, numbers::DType::kF32}) {
@@ -232,7 +230,7 @@ class GenerateSpeedBench {
   Status MeasurePrefill(Prefill* one) const {
     const auto begin = SteadyClock::now();
     PENSTOCK_RETURN_IF_ERROR(RunPrompt(run_.get(), one->tokens, program::PickWant::kRow));
-    one->seconds = std::min(one->seconds, SecondsSince(begin));
+    one->seconds = std::min(one->seconds, load::SecondsSince(begin));
     return Status::Ok();
   }
 
@@ -258,7 +256,7 @@ class GenerateSpeedBench {
       one->tokens.Add(std::chrono::duration<double>(now - last).count() * 1e3);
       last = now;
     }
-    const double seconds = SecondsSince(begin);
+    const double seconds = load::SecondsSince(begin);
     one->seconds = std::min(one->seconds, seconds);
     one->all_s += seconds;
     AddProfile(run->TakeProfile(), &one->profile);

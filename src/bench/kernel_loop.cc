@@ -7,16 +7,13 @@
 
 #include "devices/backends.h"
 #include "families/model_folder.h"
+#include "load/clock_units.h"
 #include "load/process_stat.h"
 
 namespace penstock::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 }  // namespace
 
@@ -94,7 +91,7 @@ Expected<KernelLoop::Result> KernelLoop::RunWhile(More more) {
     next_batch_ = (next_batch_ + 1) % batches_.size();
     result.texts += batch.end - batch.begin;
     result.tokens += static_cast<uint64_t>(batch.offsets.back());
-    result.seconds = SecondsSince(begin);
+    result.seconds = load::SecondsSince(begin);
   }
   result.cpu_s = load::ProcessCpuSeconds(getpid()) - cpu;
   return result;
@@ -115,10 +112,10 @@ Expected<load::LatencyHistogram> KernelLoop::TimeFullestBatch(double seconds) {
       [](const Batch& a, const Batch& b) { return a.offsets.back() < b.offsets.back(); });
   const auto index = static_cast<size_t>(fullest - batches_.begin());
   load::LatencyHistogram times;
-  for (const auto begin = Clock::now(); SecondsSince(begin) < seconds;) {
+  for (const auto begin = Clock::now(); load::SecondsSince(begin) < seconds;) {
     const auto start = Clock::now();
     PENSTOCK_RETURN_IF_ERROR(RunBatch(index));
-    times.Add(1000 * SecondsSince(start));
+    times.Add(1000 * load::SecondsSince(start));
   }
   return times;
 }

@@ -10,7 +10,7 @@
 
 #include "bench/kernel_loop.h"
 #include "common/step_progress.h"
-#include "load/self_process.h"
+#include "load/penstock_process.h"
 #include "load/server_process.h"
 #include "load/table.h"
 #include "load/text_file.h"
@@ -98,7 +98,7 @@ Expected<double> Reindex::SecondsOfEmbed(const std::vector<std::string>& source,
       "embed", "--quiet", "--restart", "-o", folder_.File("out.npy"), folder_.File(input)};
   words.insert(words.end(), source.begin(), source.end());
   const auto begin = Clock::now();
-  PENSTOCK_ASSIGN_OR_RETURN(const int exit_code, load::RunSelf(words));
+  PENSTOCK_ASSIGN_OR_RETURN(const int exit_code, load::RunPenstock(words));
   if (exit_code == 0) return std::chrono::duration<double>(Clock::now() - begin).count();
   return Status(StatusCode::kUnavailable, fmt::format("penstock embed ended with {}", exit_code));
 }

@@ -10,8 +10,6 @@
 namespace penstock::load {
 namespace {
 
-double PerSecond(uint64_t count, double seconds) { return static_cast<double>(count) / seconds; }
-
 double CachedPercent(const ChatResult& result) {
   if (result.prompt_tokens == 0) return 0;
   return 100 * static_cast<double>(result.cached_tokens) /

@@ -12,5 +12,8 @@ inline std::chrono::steady_clock::duration Seconds(double s) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
       std::chrono::duration<double>(s));
 }
+inline double SecondsSince(std::chrono::steady_clock::time_point begin) {
+  return Ms(std::chrono::steady_clock::now() - begin) / 1000;
+}
 
 }  // namespace penstock::load

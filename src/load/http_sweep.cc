@@ -19,8 +19,6 @@ struct Row {
   double cpu_server = 0;
 };
 
-double PerSecond(uint64_t count, double seconds) { return static_cast<double>(count) / seconds; }
-
 class Sweep {
  public:
   Sweep(const HttpSweepOptions& options, TextSource texts, BenchRecords* records)

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <thread>
 
-#include "load/self_process.h"
+#include "load/penstock_process.h"
 
 namespace penstock::load {
 namespace {
@@ -34,7 +34,7 @@ Expected<std::unique_ptr<ServerProcess>> ServerProcess::Start(const std::vector<
   words.insert(words.end(), args.begin(), args.end());
   if (options.preload) words.emplace_back("--preload");
   std::unique_ptr<ServerProcess> server(new ServerProcess());
-  const auto pid = SpawnSelf(std::move(words), pipe_fds[1]);
+  const auto pid = SpawnPenstock(std::move(words), pipe_fds[1]);
   close(pipe_fds[1]);
   server->stdout_ = pipe_fds[0];
   server->ended_ = !pid.ok();

@@ -1,4 +1,4 @@
-// ServerProcess: `penstock serve` of this very program as a child, on a free port. One thread.
+// ServerProcess: `penstock serve` as a child, on a free port. One thread.
 #pragma once
 
 #include <sys/types.h>

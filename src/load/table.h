@@ -1,6 +1,7 @@
 // BenchTable: rows of text in columns, for people to read. One thread.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -23,5 +24,9 @@ class BenchTable {
 
 // A number with about four digits and no exponent: "12.34", "1234", "1234567".
 std::string ShortNumber(double value);
+
+inline double PerSecond(uint64_t count, double seconds) {
+  return static_cast<double>(count) / seconds;
+}
 
 }  // namespace penstock::load

@@ -59,7 +59,7 @@ BatchTimes FitBatchTimes(const std::vector<BatchSample>& samples);
 // sequences of `length` tokens; at least `length`, at most `tokens_max`.
 int32_t KneeTokens(const BatchTimes& times, int32_t length, int32_t tokens_max);
 // The rate at the knee, as a share of an endless batch's. At nine tenths of the possible load, the
-// 3 % that 0.97 leaves cost 13 % of the 95th percentile (penstock bench policy, bursts).
+// 3 % that 0.97 leaves cost 13 % of the 95th percentile (penstock-lab policy, bursts).
 inline constexpr double kKneeShare = 0.99;
 
 // Attention work that takes as long as the linear layers of `tokens` tokens, but never less than

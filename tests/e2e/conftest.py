@@ -45,8 +45,9 @@ def clean_environment(**more):
 
 
 def run(*args, stdin=None, env=None, check=True, cwd=None, timeout=60):
-    """A command of the program, to its end."""
-    done = subprocess.run([binary(), *map(str, args)], input=stdin, capture_output=True, timeout=timeout,
+    """A command of the program, to its end; "lab", "soak" is one of penstock-lab, which lies beside it."""
+    words = [binary() + "-lab", *args[1:]] if args[:1] == ("lab",) else [binary(), *args]
+    done = subprocess.run([*map(str, words)], input=stdin, capture_output=True, timeout=timeout,
                           env=env or clean_environment(), cwd=cwd)
     if check:
         assert done.returncode == 0, (args, done.returncode, done.stderr.decode())

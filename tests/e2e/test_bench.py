@@ -11,7 +11,7 @@ def records(path):
 
 
 def test_kernels(tmp_path):
-    done = run("bench", "kernels", "--shape", "MiniLM-L6", "--tokens", 16, "--rounds", 1,
+    done = run("lab", "kernels", "--shape", "MiniLM-L6", "--tokens", 16, "--rounds", 1,
                "--threads", 1, "--dtype", "f32", "--dtype", "int8", "--json", tmp_path / "r.json")
     table = done.stdout.decode()
     assert "feed-forward out" in table and "peak: f32" in table
@@ -21,7 +21,7 @@ def test_kernels(tmp_path):
 
 
 def test_whole_model(tmp_path):
-    done = run("bench", "kernels", "--model", GOLDEN / EMBED, "--name", "small", "--sequences", 3,
+    done = run("lab", "kernels", "--model", GOLDEN / EMBED, "--name", "small", "--sequences", 3,
                "--length", 8, "--rounds", 1, "--dtype", "f32", "--dtype", "bf16", "--dtype", "int8",
                "--json", tmp_path / "r.json")
     assert "% of limit" in done.stdout.decode()
@@ -119,7 +119,7 @@ def test_reindex(tmp_path):
 
 
 def test_saturation(tmp_path):
-    done = run("bench", "saturation", "--model", GOLDEN / EMBED, "--threads", 1, "--rounds", 1,
+    done = run("lab", "saturation", "--model", GOLDEN / EMBED, "--threads", 1, "--rounds", 1,
                "--round-s", 0.3, "--interactive-s", 0.5, "--interactive-rate", 50,
                "--lengths", "uniform:2,20", "--json", tmp_path / "r.json")
     found = {r["name"]: r["value"] for r in records(tmp_path / "r.json")}
@@ -132,7 +132,7 @@ def test_saturation(tmp_path):
 
 
 def test_batcher(tmp_path):
-    done = run("bench", "batcher", "--producers", "2,5", "--row-bytes", "4,128", "--rounds", 1,
+    done = run("lab", "batcher", "--producers", "2,5", "--row-bytes", "4,128", "--rounds", 1,
                "--seconds", 0.02, "--latency-seconds", 0.3, "--idle-seconds", 0.2,
                "--json", tmp_path / "r.json")
     found = {(r["name"], r.get("row", "")): r["value"] for r in records(tmp_path / "r.json")}
@@ -145,7 +145,7 @@ def test_batcher(tmp_path):
     for contender in ("penstock, leaders", "penstock, callbacks", "mutex+condvar", "boost lockfree"):
         assert found["batcher.rows_per_s", row + contender] > 0, contender
     assert "submit->sealed" in done.stdout.decode()
-    assert run("bench", "batcher", "--row-bytes", 6, check=False).returncode != 0
+    assert run("lab", "batcher", "--row-bytes", 6, check=False).returncode != 0
 
 
 def test_a_part_of_the_stages(start):

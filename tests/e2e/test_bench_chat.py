@@ -1,9 +1,9 @@
-"""Streams of generated text under load: bench http --chat, bench chat-http, bench soak --chat.
+"""Streams of generated text under load: bench http --chat, penstock-lab chat-http, penstock-lab soak --chat.
 
 PENSTOCK_SMOLLM2        SmolLM2-135M-Instruct's .gguf file, for the minute of overload
 PENSTOCK_SOAK_S         seconds of it; default 60
 PENSTOCK_SOAK_LIVEZ_MS  p99.9 of /livez; default 50, for machines that run tests beside other things.
-                        `penstock bench soak --chat` asks for the 10 ms that are promised
+                        `penstock-lab soak --chat` asks for the 10 ms that are promised
 """
 import json
 import os
@@ -75,7 +75,7 @@ def test_what_is_wrong_is_said(model):
 
 
 def test_a_stream_beside_the_model_and_beside_bulk(model, tmp_path):
-    done = run("bench", "chat-http", "-m", model, "--encoder", GOLDEN / EMBED, "--rounds", 1, "--round-s", 0.5,
+    done = run("lab", "chat-http", "-m", model, "--encoder", GOLDEN / EMBED, "--rounds", 1, "--round-s", 0.5,
                "--tokens", 64, "--threads", 1, "--name", "tiny", "--json", tmp_path / "r.json", timeout=120)
     found = records(tmp_path / "r.json")
     ratio = found["chat.http.tokens_per_s", "tiny"] / found["chat.generate.tokens_per_s", "tiny"]
@@ -88,7 +88,7 @@ def test_a_stream_beside_the_model_and_beside_bulk(model, tmp_path):
 
 
 def soak(*args, seconds):
-    done = run("bench", "soak", "--chat", "--duration", seconds, "--livez-p999-ms-max", LIVEZ_MS, *args,
+    done = run("lab", "soak", "--chat", "--duration", seconds, "--livez-p999-ms-max", LIVEZ_MS, *args,
                timeout=3 * seconds + 600, check=False)
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
     table = done.stdout.decode()
@@ -115,6 +115,6 @@ def test_overload_of_a_chat_model():
 
 
 def test_an_expectation_that_does_not_hold_fails(model):
-    done = run("bench", "soak", "--chat", "--model", model, "--capacity-s", 0.5, "--warmup", 0.5, "--duration", 1,
+    done = run("lab", "soak", "--chat", "--model", model, "--capacity-s", 0.5, "--warmup", 0.5, "--duration", 1,
                "--slow-share", 0, "--memory-growth-mb-max", -10000, check=False, timeout=200)
     assert done.returncode == 1 and "did not hold: resident memory" in done.stderr.decode(), done.stderr

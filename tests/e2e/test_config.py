@@ -45,9 +45,11 @@ def settings(*args, env=None):
     (["rerank", "--qurey", "x"], "did you mean --query?"),
     (["embed", "--max_batch_tokens=3"], "did you mean --max-batch-tokens?"),
     (["embed", "texts", "--dtpye", "f32"], "did you mean --dtype?"),
-    (["bench", "soak", "--duratoin", "3"], "did you mean --duration?"),
-    (["bench", "soak"], "--model is required"),
-    (["bench", "kernel"], "did you mean kernels?"),
+    (["lab", "soak", "--duratoin", "3"], "did you mean --duration?"),
+    (["lab", "soak"], "--model is required"),
+    (["lab", "kernel"], "did you mean kernels?"),
+    (["bench", "kernels"], "has moved to penstock-lab"),
+    (["bench", "gnerate"], "did you mean generate?"),
     (["srve"], "did you mean serve?"),
     (["serve", "--port"], "--port needs a value"),
     (["serve", "--port", "--no-pin"], "--port needs a value; --no-pin after it is a flag"),
@@ -60,7 +62,7 @@ def settings(*args, env=None):
     (["serve", "--shutdown-timeout-s", "500ms"], "'500ms' is not a whole number from 0 to 86400"),
     (["serve", "--log-level", "loud"], "--log-level: "),
     (["embed", "--format=yaml", "x"], "'yaml' is not auto, text, "),
-    (["bench", "kernels", "--shape", "huge"], "'huge' is not MiniLM-L6, "),
+    (["lab", "kernels", "--shape", "huge"], "'huge' is not MiniLM-L6, "),
 ])
 def test_mistakes_on_the_line(args, said):
     assert said in refused(*args)
@@ -227,16 +229,16 @@ def test_printed_settings_are_a_file(config, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["serve", "embed", "rerank", "classify", "tokenize", "inspect", "doctor",
-                                     "bench http", "bench batcher", "bench kernels", "bench soak", "bench policy",
-                                     "bench saturation", "bench reindex", "bench stages", "bench chat",
-                                     "bench chat-http", "bench ui"])
+                                     "bench http", "lab batcher", "lab kernels", "lab soak", "lab policy",
+                                     "lab saturation", "bench reindex", "lab stages", "bench chat",
+                                     "lab chat-http", "lab ui"])
 def test_help(command):
     for flag in ("--help", "--help-all"):
         text = run(*command.split(), flag).stdout.decode()
         assert not re.search(r"\[\[\d", text) and "\n\n\n" not in text
         assert not [line for line in text.splitlines() if line != line.rstrip()]
-        assert ("--redis-url" in text) == (("bench" not in command and (command == "serve" or flag == "--help-all"))
-                                           or (command in ("bench stages", "bench ui") and flag == "--help-all"))
+        assert ("--redis-url" in text) == ((not command.startswith(("bench", "lab")) and (command == "serve" or flag == "--help-all"))
+                                           or (command in ("lab stages", "lab ui") and flag == "--help-all"))
     tomllib.loads(run(*command.split(), "--print-config").stdout.decode())
 
 
@@ -247,13 +249,13 @@ def test_help_of_little_commands():
             assert rare not in text
         assert "--help-all" in text and "--model" in text
     assert "a second such signal ends the server at once" in " ".join(run("serve", "--help").stdout.decode().split())
-    assert "MiniLM-L6, bge-base" in " ".join(run("bench", "kernels", "--help").stdout.decode().split())
+    assert "MiniLM-L6, bge-base" in " ".join(run("lab", "kernels", "--help").stdout.decode().split())
     made = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
     assert "\ne2e " in made
 
 
 def test_shapes_in_any_case():
-    run("bench", "kernels", "--shape", "minilm-l6", "--dtype", "F32", "--tokens", 1, "--rounds", 1, "--threads", 1,
+    run("lab", "kernels", "--shape", "minilm-l6", "--dtype", "F32", "--tokens", 1, "--rounds", 1, "--threads", 1,
         "--no-onednn", timeout=120)
 
 

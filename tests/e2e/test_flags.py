@@ -53,7 +53,7 @@ def test_a_flag_takes_one_value_wherever_it_stands(command, model, more, texts):
     ["serve", "--bulk-route", "/embed", "stray"], ["inspect", "--dtype", "f32", "stray"],
     ["doctor", "--dtype", "f32", "stray"], ["bench", "http", "--server-flag", "x", "stray"],
     ["bench", "http", "--concurrency", "1", "stray"], ["bench", "http", "--rate", "1", "2"],
-    ["bench", "kernels", "--tokens", "16", "32"], ["bench", "batcher", "--producers", "1", "2"],
+    ["lab", "kernels", "--tokens", "16", "32"], ["lab", "batcher", "--producers", "1", "2"],
 ])
 def test_nothing_is_swallowed(args):
     refused = run(*args, check=False)

@@ -270,9 +270,9 @@ def test_accepted_work_is_finished_at_the_end():
 
 
 def test_the_benchmark_measures_each_figure(tmp_path):
-    """A few cycles; the figures of a real model are for `penstock bench lifecycle` alone."""
+    """A few cycles; the figures of a real model are for `penstock-lab lifecycle` alone."""
     records = tmp_path / "records.jsonl"
-    done = run("bench", "lifecycle", "-m", GOLDEN / EMBED, f"--reranker={GOLDEN / RERANK}", "--rounds", "1",
+    done = run("lab", "lifecycle", "-m", GOLDEN / EMBED, f"--reranker={GOLDEN / RERANK}", "--rounds", "1",
                "--cycles", "6", "--callers", "8", "--json", records)
     values = {record["name"]: record["value"] for record in map(json.loads, records.read_text().splitlines())}
     assert set(values) == {"lifecycle." + name for name in (
@@ -282,4 +282,4 @@ def test_the_benchmark_measures_each_figure(tmp_path):
     assert values["lifecycle.cycles"] == 6 and values["lifecycle.answered_requests"] > 0
     assert 0 < values["lifecycle.ready_ms"] < values["lifecycle.cold_first_embedding_ms"]
     assert b"cold_first_embedding_ms" in done.stdout
-    assert run("bench", "lifecycle", "--rounds", "0", check=False).returncode == 2
+    assert run("lab", "lifecycle", "--rounds", "0", check=False).returncode == 2

@@ -1,4 +1,4 @@
-"""A server offered four times what it can do, by clients that leave: penstock bench soak judges.
+"""A server offered four times what it can do, by clients that leave: penstock-lab soak judges.
 
 PENSTOCK_SOAK_S         seconds of overload; default 60
 PENSTOCK_SOAK_LIVEZ_MS  slowest /livez; default 50, for machines that run tests beside other things.
@@ -14,7 +14,7 @@ LIVEZ_MS = float(os.environ.get("PENSTOCK_SOAK_LIVEZ_MS", 50))
 
 
 def soak(*args, seconds):
-    done = run("bench", "soak", "--duration", seconds, "--livez-ms-max", LIVEZ_MS, *args, timeout=seconds + 120, check=False)
+    done = run("lab", "soak", "--duration", seconds, "--livez-ms-max", LIVEZ_MS, *args, timeout=seconds + 120, check=False)
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
     return done.stdout.decode()
 
@@ -57,6 +57,6 @@ def test_hostile_load_must_be_one():
                             (("--hostile", "--interactive-share", 0.2), "--interactive-share"),
                             (("--hostile-rate", 5), "--hostile"),
                             (("--hostile", "--hostile-only", "no such kind"), "no such kind")):
-        done = run("bench", "soak", "--model", GOLDEN / EMBED, "--capacity-s", 0.2, "--duration", 1,
+        done = run("lab", "soak", "--model", GOLDEN / EMBED, "--capacity-s", 0.2, "--duration", 1,
                    *arguments, check=False)
         assert done.returncode != 0 and said in done.stderr.decode(), (arguments, done.stderr)

@@ -794,5 +794,5 @@ def test_first_paint(page):
     page.live()
     paint = page.until(lambda: page.driver.execute_script(
         "const paint = performance.getEntriesByName('first-contentful-paint')[0]; return paint && paint.startTime"), "a paint")
-    assert paint < 2000  # the target of 200 ms is for a machine that does nothing else: bench ui
+    assert paint < 2000  # the target of 200 ms is for a machine that does nothing else: penstock-lab ui
     print(f"first contentful paint {paint:.0f} ms")

@@ -18,7 +18,7 @@ DECLARATION = re.compile(r"(?:template <[^;{]*> )?(?:class|struct|enum(?: class)
 
 
 def home_of(path):
-    """The namespace of a file of src/ or apps/."""
+    """The namespace of a file of src/, apps/ or lab/."""
     room = room_of(path)
     return HOMES.get(room, f"penstock::{room}")
 
