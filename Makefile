@@ -50,15 +50,17 @@ configured:
 	@cmake --preset release -B $(BUILD) -DPENSTOCK_BUILD_TESTS=ON -DPENSTOCK_BUILD_BENCHES=ON > /dev/null || \
 	  { echo 'packages missing? `make deps` installs them' >&2; exit 1; }
 
-deps:  ## install the Debian packages that are missing
+deps:  ## install the Debian packages that are missing, and the sources of XGrammar
 	@tools/install_deps.sh build
+	@tools/install_xgrammar.py > /dev/null || echo 'no XGrammar: answers are not held to schemas (docs/CHAT.md)' >&2
 
 deps-serve:  ## the same, but only what the program itself needs
 	@tools/install_deps.sh serve
+	@tools/install_xgrammar.py > /dev/null || echo 'no XGrammar: answers are not held to schemas (docs/CHAT.md)' >&2
 
 serve:  ## install, build, fetch two models, serve on 127.0.0.1:8080: embeddings, chat (HOST=, PORT=, MODEL=)
 	@tools/say_steps.sh '$(BUILD)' '$(JOBS)' 'serve: http://$(HOST):$(PORT) answers a second later; Ctrl-C ends it'
-	@tools/install_deps.sh serve
+	@$(MAKE) --no-print-directory deps-serve
 	@$(MAKE) --no-print-directory release
 	@if [[ -n "$(MODEL)" ]]; then models=(--model "$(MODEL)"); else \
 	  embedder=$$(tools/get_default_model.py) || exit 1; \
@@ -70,7 +72,7 @@ serve:  ## install, build, fetch two models, serve on 127.0.0.1:8080: embeddings
 
 generate:  ## install, build, fetch a small model, write text (PROMPT='...', MODEL=, GENERATE_FLAGS=)
 	@tools/say_steps.sh '$(BUILD)' '$(JOBS)' 'the text, after the prompt'
-	@tools/install_deps.sh serve
+	@$(MAKE) --no-print-directory deps-serve
 	@$(MAKE) --no-print-directory release
 	@model="$(MODEL)"; \
 	[[ -n $$model ]] || model=$$(tools/get_demo_model.py); \

@@ -46,7 +46,9 @@ void VisitCommandLines(const std::function<void(const Command&, const CommandLin
 
 CommandLine::CommandLine(const std::string& name, const std::string& summary,
                          const std::string& examples)
-    : program_((name.starts_with("lab ") ? "penstock-" : "penstock ") + name), examples_(examples), flags_(summary, program_) {
+    : program_((name.starts_with("lab ") ? "penstock-" : "penstock ") + name),
+      examples_(examples),
+      flags_(summary, program_) {
   rules_.command = name;
   flags_.AddSwitch("-h,--help", help_, "Print this help and leave.");
   flags_.AddSwitch("--help-all", help_all_, "Print the help with every flag and leave.");

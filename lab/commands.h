@@ -13,6 +13,7 @@ int KernelsCommand(const std::vector<std::string>& args);
 int LifecycleCommand(const std::vector<std::string>& args);
 int PolicyCommand(const std::vector<std::string>& args);
 int SaturationCommand(const std::vector<std::string>& args);
+int SchemasCommand(const std::vector<std::string>& args);
 int SoakCommand(const std::vector<std::string>& args);
 int StagesCommand(const std::vector<std::string>& args);
 int TensorsCommand(const std::vector<std::string>& args);

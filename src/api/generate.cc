@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 
 #include "api/request_checks.h"
@@ -49,6 +50,11 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
       trace->SetRows(static_cast<int64_t>(request_->prompts.size()) * request_->samples);
       trace->Enter(metrics::Stage::kTokenize);
     }
+    PrepareAll();
+  }
+
+  // Has a worker render and tokenize the prompts.
+  void PrepareAll() {
     const auto length = IsLong() ? WorkerPool::Length::kLong : WorkerPool::Length::kShort;
     Status taken = parts_.pool->Submit([self = shared_from_this()] { return self->PrepareNext(); },
                                        context_.priority, length);
@@ -106,7 +112,31 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
            TextBytes(request_->prompts[next_]) >= kLongPromptBytes;
   }
 
+  // Has what the answer is held to checked and compiled: at once, or by another thread, which then
+  // has a worker go on.
+  WorkerPool::Turn GetGrammar() {
+    if (context_.memory != nullptr) {
+      Status taken = context_.memory->Take(static_cast<int64_t>(request_->grammar->bytes()));
+      if (!taken.ok()) {
+        Refuse(std::move(taken));
+        return WorkerPool::Turn::kDone;
+      }
+    }
+    model_->GetGrammar(
+        *std::exchange(request_->grammar, {}),
+        [self = shared_from_this()] { return self->context_.CheckWanted(Clock::now()); },
+        [self = shared_from_this()](Expected<std::shared_ptr<const grammar::Grammar>> made) {
+          if (!made.ok()) return self->Refuse(std::move(made).status());
+          self->grammar_.grammar = *std::move(made);
+          if (self->grammar_asked_.exchange(true)) self->PrepareAll();
+        });
+    // Whoever comes second goes on.
+    const bool there = grammar_asked_.exchange(true);
+    return there ? WorkerPool::Turn::kAgain : WorkerPool::Turn::kDone;
+  }
+
   WorkerPool::Turn PrepareNext() {
+    if (request_->grammar) return GetGrammar();
     Status status;
     try {
       status = context_.CheckWanted(Clock::now());
@@ -156,8 +186,10 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   std::vector<std::unique_ptr<generate::DecodeJob>> jobs_;
   GenerateBegun begun_;
   GenerateFeed::Reading reading_;
-  std::vector<int32_t> shown_;  // of the prompt being prepared, as DecodeJob has it
-  int64_t score_bytes_ = 0;     // printed, of all prompts
+  std::vector<int32_t> shown_;              // of the prompt being prepared, as DecodeJob has it
+  generate::GrammarUse grammar_;            // the same
+  std::atomic<bool> grammar_asked_{false};  // by the worker, or answered: the second goes on
+  int64_t score_bytes_ = 0;                 // printed, of all prompts
 
   // Used by the step thread alone, until the jobs have ended.
   bool decoding_ = false;  // a token has come
@@ -279,6 +311,9 @@ void GenerateRun::AddReplies(reply::ReplyFormat format, std::string_view text) {
   reply::ReplyOptions options;
   options.format = std::move(format);
   options.format.begins_thinking = reply::PromptOpensThinking(options.format, text);
+  grammar_.think_begin = options.format.think_begin;
+  grammar_.think_end = options.format.think_end;
+  grammar_.begins_thinking = options.format.begins_thinking;
   options.tools = request_->tools;
   options.streams_arguments = request_->streams && !request_->whole_calls;
   if (!request_->parallel_calls) options.limits.calls_max = 1;
@@ -345,6 +380,7 @@ Status GenerateRun::Prepare(GeneratePrompt* prompt) {
   job->prompt = std::move(ids);
   job->samples = request_->samples;
   job->shown = std::exchange(shown_, {});
+  job->grammar = grammar_;
   job->context = context_;
   job->sink = std::make_shared<JobSink>(shared_from_this(), static_cast<int32_t>(next_),
                                         request_->samples, job->prompt.size());

@@ -60,6 +60,11 @@ class EngineModel final : public GenerateModel {
     return made.ok() ? reply::DetectReplyFormat(made->source()) : reply::ReplyFormat();
   }
 
+  void GetGrammar(grammar::GrammarSpec spec, std::function<Status()> wanted,
+                  grammar::GrammarCache::Done done) override {
+    engine_->grammars().Get(std::move(spec), std::move(wanted), std::move(done));
+  }
+
   Status Submit(std::unique_ptr<generate::DecodeJob> job) override {
     return engine_->scheduler().Submit(std::move(job));
   }

@@ -97,7 +97,8 @@ std::optional<GenerateEvent> GenerateFeed::Next() {
     if (memory_ != nullptr && each_) memory_->Give(taken_bytes_);
     taken_bytes_ = 0;
     if (begun_) {
-      if (reading_.logprobs) texts_ = std::make_unique<TokenTexts>(&reading_.model->tokenizer());
+      if (reading_.logprobs)
+        texts_ = std::make_unique<text::TokenTexts>(&reading_.model->tokenizer());
       return *std::exchange(begun_, std::nullopt);
     }
     if (began_) {

@@ -22,9 +22,9 @@
 
 #include "api/generate_model.h"
 #include "api/generate_types.h"
-#include "api/token_texts.h"
 #include "common/byte_budget.h"
 #include "common/status.h"
+#include "text/token_texts.h"
 
 namespace penstock::api {
 
@@ -100,7 +100,7 @@ class GenerateFeed {
   size_t at_ = 0;  // in taken_
   int64_t taken_bytes_ = 0;
   std::vector<Choice> choices_;
-  std::unique_ptr<TokenTexts> texts_;
+  std::unique_ptr<text::TokenTexts> texts_;
 };
 
 }  // namespace penstock::api

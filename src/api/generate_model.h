@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "api/generate_types.h"
 #include "common/status.h"
 #include "generate/decode_job.h"
+#include "grammar/grammar_cache.h"
 #include "reply/reply_format.h"
 #include "sample/generation_defaults.h"
 #include "text/tokenizer.h"
@@ -28,6 +30,9 @@ class GenerateModel {
   virtual Expected<std::string> Render(ChatPrompt chat, const RequestContext& request) const = 0;
   // How the model writes thinking and calls of tools; by the template of that conversation.
   virtual reply::ReplyFormat reply_format(const ChatPrompt& chat) const = 0;
+  // As GrammarCache::Get, for the model's vocabulary.
+  virtual void GetGrammar(grammar::GrammarSpec spec, std::function<Status()> wanted,
+                          grammar::GrammarCache::Done done) = 0;
   // As DecodeScheduler::Submit.
   virtual Status Submit(std::unique_ptr<generate::DecodeJob> job) = 0;
 };

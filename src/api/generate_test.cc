@@ -31,6 +31,12 @@ class FakeModel final : public GenerateModel {
     return std::string("t2 t3");
   }
   reply::ReplyFormat reply_format(const ChatPrompt&) const override { return format; }
+  void GetGrammar(grammar::GrammarSpec spec, std::function<Status()> wanted,
+                  grammar::GrammarCache::Done done) override {
+    if (Status status = wanted(); !status.ok()) return done(std::move(status));
+    if (spec.text == "bad") return done(Status::InvalidArgument("no such grammar", spec.field));
+    done(grammar);
+  }
   Status Submit(std::unique_ptr<generate::DecodeJob> job) override {
     const std::lock_guard lock(mutex_);
     if (jobs.size() == refused_from) {
@@ -43,6 +49,7 @@ class FakeModel final : public GenerateModel {
   std::vector<std::unique_ptr<generate::DecodeJob>> jobs;
   size_t refused_from = 100;
   reply::ReplyFormat format;
+  std::shared_ptr<const grammar::Grammar> grammar;  // that everybody gets
   sample::GenerationDefaults defaults_;
 
  private:
@@ -264,6 +271,46 @@ TEST_F(GenerateTest, IdsAreChecked) {
   request.prompts.emplace_back().value = std::vector<int32_t>{1, 100};
   Start(std::move(request));
   EXPECT_EQ(End().status.message(), "prompt[1]: 100 is not a token id; they are 0 to 99");
+}
+
+class FakeGrammar final : public grammar::Grammar {
+ public:
+  Expected<std::unique_ptr<grammar::Constraint>> Begin() const override {
+    return Status::Internal("of no use");
+  }
+  const grammar::GrammarVocabulary& vocabulary() const override { return vocabulary_; }
+  size_t bytes() const override { return 0; }
+
+ private:
+  grammar::GrammarVocabulary vocabulary_;
+};
+
+TEST_F(GenerateTest, JobsHaveTheGrammarAndWhereItBegins) {
+  model_->grammar = std::make_shared<FakeGrammar>();
+  model_->format.think_begin = "t2";
+  model_->format.think_end = "t4";
+  TextRequest request;
+  ChatPrompt chat;
+  chat.messages = chat::JsonValue(chat::JsonValue::Array());
+  request.prompts.emplace_back().value = std::move(chat);
+  request.parses_reply = true;
+  request.grammar = {grammar::GrammarKind::kRegex, "a", {}, "guided_regex"};
+  Start(std::move(request));
+  ASSERT_EQ(model_->jobs.size(), 1u);
+  const generate::GrammarUse& use = model_->jobs[0]->grammar;
+  EXPECT_EQ(use.grammar, model_->grammar);
+  EXPECT_EQ(use.think_end, "t4");
+  EXPECT_FALSE(use.begins_thinking);
+  EndJob(0);
+}
+
+TEST_F(GenerateTest, AGrammarThatIsRefusedEndsTheRequest) {
+  TextRequest request = Text("t2");
+  request.grammar = {grammar::GrammarKind::kRegex, "bad", {}, "guided_regex"};
+  Start(std::move(request));
+  EXPECT_TRUE(model_->jobs.empty());
+  EXPECT_EQ(answers_, 1);
+  EXPECT_EQ(End().status.field(), "guided_regex");
 }
 
 TEST_F(GenerateTest, ARefusedJobEndsTheOthers) {

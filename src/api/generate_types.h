@@ -13,6 +13,7 @@
 #include "chat/json_value.h"
 #include "common/status.h"
 #include "generate/generated.h"
+#include "grammar/grammar_spec.h"
 #include "reply/reply_parser.h"
 #include "sample/generation_defaults.h"
 #include "sample/sampling_options.h"
@@ -80,8 +81,9 @@ struct TextRequest {
   bool parses_reply = false;
   std::shared_ptr<const reply::ToolSet> tools;  // that may be called; null: none
   bool parallel_calls = true;
-  bool whole_calls = false;    // arguments of a call come at once, also where the answer streams
-  bool echoes_prompt = false;  // GenerateBegun has the prompts' texts
+  bool whole_calls = false;  // arguments of a call come at once, also where the answer streams
+  std::optional<grammar::GrammarSpec> grammar;  // that each text is held to
+  bool echoes_prompt = false;                   // GenerateBegun has the prompts' texts
   // With sampling.options.logprobs: PromptPart has the prompts' tokens.
   bool scores_prompt = false;
   bool prompt_only = false;  // no text is generated

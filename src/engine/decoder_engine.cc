@@ -7,7 +7,10 @@
 #include <utility>
 
 #include "common/log.h"
+#include "generate/grammar_vocabulary.h"
 #include "generate/model_defaults.h"
+#include "generate/text_stream.h"
+#include "grammar/grammar_compiler.h"
 
 namespace penstock::engine {
 namespace {
@@ -90,7 +93,13 @@ DecoderEngine::DecoderEngine(std::string path, DecoderEngineOptions options,
       options_(std::move(options)),
       templates_(std::move(templates)),
       model_(std::move(model)),
-      scheduler_(std::move(scheduler)) {
+      scheduler_(std::move(scheduler)),
+      grammars_(std::make_unique<grammar::GrammarCache>(
+          [this] {
+            return grammar::MakeGrammarCompiler(generate::MakeGrammarVocabulary(
+                *model_->tokenizer, generate::VocabularyOf(*model_), model_->end_ids));
+          },
+          grammar::GrammarCacheOptions())) {
   const models::DecoderModel& decoder = *model_->decoder;
   info_.hidden_size = decoder.config().hidden_size;
   info_.max_tokens = context();

@@ -12,6 +12,7 @@
 #include "engine/model_templates.h"
 #include "generate/decode_scheduler.h"
 #include "generate/text_model.h"
+#include "grammar/grammar_cache.h"
 #include "metrics/metrics.h"
 #include "program/backend.h"
 
@@ -62,6 +63,8 @@ class DecoderEngine final : public Model {
     return templates_.For(has_tools);
   }
   generate::DecodeScheduler& scheduler() { return *scheduler_; }
+  // Grammars for its vocabulary.
+  grammar::GrammarCache& grammars() { return *grammars_; }
   int64_t loaded_unix_s() const { return loaded_unix_s_; }
 
  private:
@@ -77,6 +80,7 @@ class DecoderEngine final : public Model {
   const ModelTemplates templates_;
   std::unique_ptr<generate::TextModel> model_;
   std::unique_ptr<generate::DecodeScheduler> scheduler_;
+  std::unique_ptr<grammar::GrammarCache> grammars_;
 };
 
 // Texts of the whole context whose keys and values are wanted, where nothing is asked for.

@@ -10,6 +10,7 @@
 #include "common/request_context.h"
 #include "common/status.h"
 #include "generate/generated.h"
+#include "generate/grammar_use.h"
 #include "sample/sampling_options.h"
 
 namespace penstock::generate {
@@ -54,6 +55,7 @@ struct DecodeJob {
   bool prompt_only = false;  // no text is generated; the prompt may fill the context
   // Special tokens that are part of the text, such as <tool_call>; others are left out.
   std::vector<int32_t> shown;
+  GrammarUse grammar;  // that each text is held to
   RequestContext context;
   std::shared_ptr<DecodeSink> sink;
 

@@ -411,13 +411,33 @@ void DecodeScheduler::Impl::TakeToken(DecodeSequence* sequence, Clock::time_poin
   }
   sequence->last_token = now;
   owner->usage.decode_s = sched::Seconds(now - owner->first_token);
-  ++owner->usage.completion_tokens;
-  series.generated_tokens.Add();
+  while (true) {
+    ++owner->usage.completion_tokens;
+    series.generated_tokens.Add();
+    const TextStream& stream = sequence->stream;
+    owner->job->sink->OnToken(sequence->sample, stream.token(), stream.text());
+    if (stream.end()) return EndText(sequence);
+    const Expected<bool> forced = TakeForced(sequence);
+    if (!forced.ok()) return EndJob(owner.get(), forced.status());
+    if (!*forced) return sequence->FollowRope(*run);
+  }
+}
+
+// A token that needs no step of its own: the next one computes its keys and values.
+Expected<bool> DecodeScheduler::Impl::TakeForced(DecodeSequence* sequence) {
+  try {
+    PENSTOCK_ASSIGN_OR_RETURN(const bool taken, sequence->stream.TakeForced());
+    if (taken) sequence->text.push_back(sequence->stream.token().id);
+    return taken;
+  } catch (...) {
+    return ExceptionStatus();
+  }
+}
+
+void DecodeScheduler::Impl::EndText(DecodeSequence* sequence) {
+  const std::shared_ptr<TakenJob> owner = sequence->owner;
   const TextStream& stream = sequence->stream;
-  DecodeSink* const to = owner->job->sink.get();
-  to->OnToken(sequence->sample, stream.token(), stream.text());
-  if (!stream.end()) return sequence->FollowRope(*run);
-  to->OnSampleEnd(sequence->sample, *stream.end(), {}, stream.stop_string());
+  owner->job->sink->OnSampleEnd(sequence->sample, *stream.end(), {}, stream.stop_string());
   if (--owner->open_samples == 0) return EndJob(owner.get(), Status::Ok());
   Drop([&](const DecodeSequence& one) { return &one == sequence; });
 }

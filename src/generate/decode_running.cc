@@ -134,9 +134,9 @@ Expected<std::unique_ptr<DecodeSequence>> DecodeScheduler::Impl::NewSequence(
     sample::SamplingOptions sampling = job.sampling;
     // Samples without a seed draw one each; with one, each has its own.
     if (sampling.seed) *sampling.seed += static_cast<uint64_t>(next.sample());
-    PENSTOCK_ASSIGN_OR_RETURN(
-        TextStream stream,
-        TextStream::Make(*model, sampling, job.prompt, run->parts_max(), job.shown, scratch));
+    PENSTOCK_ASSIGN_OR_RETURN(TextStream stream,
+                              TextStream::Make(*model, sampling, job.prompt, run->parts_max(),
+                                               job.shown, scratch, job.grammar));
     auto made = std::make_unique<DecodeSequence>(owner, next.sample(), std::move(stream), &pools,
                                                  prefixes ? &*prefixes : nullptr, model->context(),
                                                  std::move(memory));
@@ -165,7 +165,7 @@ int64_t DecodeScheduler::Impl::TextBytes(const DecodeJob& job) const {
   return kHeap +
          static_cast<int64_t>(sizeof(DecodeSequence) + more * sizeof(int32_t) +
                               pools.size() * (sizeof(BlockTable) + blocks * sizeof(int32_t))) +
-         TextStream::HeapBytes(*model, job.sampling, prompt);
+         TextStream::HeapBytes(*model, job.sampling, prompt, job.grammar.grammar != nullptr);
 }
 
 // A text of the same prompt, whose cache a sample begins with.

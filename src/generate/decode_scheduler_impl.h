@@ -90,6 +90,8 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   bool GiveScores(DecodeSequence* sequence);
   void EndPrompt(const std::shared_ptr<TakenJob>& owner, Clock::time_point now);
   void TakeToken(DecodeSequence* sequence, Clock::time_point now);
+  Expected<bool> TakeForced(DecodeSequence* sequence);
+  void EndText(DecodeSequence* sequence);
   void LetSamplesBegin(const std::shared_ptr<TakenJob>& owner);
   // Ends a job, and its texts, which leave the lists.
   void EndJob(TakenJob* owner, const Status& status);

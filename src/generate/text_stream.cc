@@ -41,12 +41,13 @@ Status TextStream::Check(const TextModel& model, const sample::SamplingOptions& 
 }
 
 int64_t TextStream::HeapBytes(const TextModel& model, const sample::SamplingOptions& sampling,
-                              size_t prompt) {
+                              size_t prompt, bool constrained) {
   // The decoder of its bytes, pieces of text, the last token's alternatives.
   constexpr int64_t kPieces = 4096;
   const size_t vocabulary = VocabularyOf(model);
   int64_t bytes = kPieces + sample::Sampler::HeapBytes(sampling, static_cast<int32_t>(vocabulary),
                                                        MostTokens(model, sampling, prompt));
+  if (constrained) bytes += TextConstraint::HeapBytes(model);
   // A byte of a stop string has a border, and may be held back.
   for (const std::string& stop : sampling.stop)
     bytes += 128 + 8 * static_cast<int64_t>(stop.size());
@@ -57,7 +58,8 @@ Expected<TextStream> TextStream::Make(const TextModel& model,
                                       const sample::SamplingOptions& sampling,
                                       std::span<const int32_t> prompt, size_t parts_max,
                                       const std::vector<int32_t>& shown,
-                                      std::shared_ptr<sample::SamplerScratch> scratch) {
+                                      std::shared_ptr<sample::SamplerScratch> scratch,
+                                      const GrammarUse& grammar) {
   const size_t vocabulary = VocabularyOf(model);
   const auto context = static_cast<size_t>(model.context());
   const size_t tokens_max = MostTokens(model, sampling, prompt.size());
@@ -68,12 +70,14 @@ Expected<TextStream> TextStream::Make(const TextModel& model,
                             finish.ends(), std::move(scratch)));
   PENSTOCK_ASSIGN_OR_RETURN(sample::StopStrings stops,
                             sample::StopStrings::Make(sampling.stop, sampling.include_stop));
+  PENSTOCK_ASSIGN_OR_RETURN(TextConstraint constraint, TextConstraint::Make(model, grammar));
   sampler.AddPrompt(prompt);
   auto decoder = model.tokenizer->NewStreamDecoder(/*skip_special_tokens=*/true, shown);
   // The text goes on after the prompt: a word that begins with a space keeps it.
   (void)decoder->Push(prompt.back());
   return TextStream(std::move(sampler), std::move(finish), std::move(stops), std::move(decoder),
-                    prompt.size(), context, sampling.min_tokens);
+                    std::move(constraint), prompt.size(), context, sampling.min_tokens,
+                    !sampling.logprobs);
 }
 
 void TextStream::End(FinishReason reason) {
@@ -89,17 +93,36 @@ program::PickWant TextStream::want() const {
 
 Status TextStream::Take(program::ProgramRun* run, size_t pick) {
   const program::FoundLogits found = run->Found(pick);
-  sample::Logits logits = {{}, found.parts, found.blocks};
-  if (sampler_.row_need() != sample::RowNeed::kNever || found.parts.empty()) {
+  sample::Logits logits = {{}, found.parts, found.blocks, constraint_.allowed()};
+  if (sampler_.row_need() != sample::RowNeed::kNever || found.parts.empty() ||
+      !constraint_.allowed().empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(logits.row, run->Row(pick));
   }
   return Take(logits);
 }
 
 Status TextStream::Take(const sample::Logits& logits) {
-  text_.clear();
   sample::SampledToken sampled;
   PENSTOCK_RETURN_IF_ERROR(sampler_.Sample(logits, static_cast<uint64_t>(length_), &sampled));
+  PENSTOCK_RETURN_IF_ERROR(Follow(sampled));
+  if (forces_ && !end_) {
+    forced_ = constraint_.Forced(context_ - length_);
+    std::reverse(forced_.begin(), forced_.end());
+  }
+  return Status::Ok();
+}
+
+Expected<bool> TextStream::TakeForced() {
+  if (end_ || forced_.empty()) return false;
+  sample::SampledToken sampled;
+  sampled.id = forced_.back();
+  forced_.pop_back();
+  PENSTOCK_RETURN_IF_ERROR(Follow(sampled));
+  return true;
+}
+
+Status TextStream::Follow(const sample::SampledToken& sampled) {
+  text_.clear();
   sampler_.Accept(sampled.id);
   token_.id = sampled.id;
   token_.logprob = sampled.logprob;
@@ -108,8 +131,15 @@ Status TextStream::Take(const sample::Logits& logits) {
   ++length_;
   if (finish == sample::Finish::kStopToken) {
     End(FinishReason::kStop);
-  } else if (stops_.Push(decoder_->Push(sampled.id), &text_, generated_ > min_tokens_)) {
+    return Status::Ok();
+  }
+  const std::string piece = decoder_->Push(sampled.id);
+  const bool stops = stops_.Push(piece, &text_, generated_ > min_tokens_);
+  if (!stops) PENSTOCK_RETURN_IF_ERROR(constraint_.Accept(sampled.id, piece));
+  if (stops) {
     end_ = FinishReason::kStop;
+  } else if (constraint_.complete()) {
+    End(FinishReason::kStop);
   } else if (finish == sample::Finish::kLength) {
     End(FinishReason::kLength);
   } else if (length_ >= context_) {

@@ -13,6 +13,8 @@
 
 #include "common/status.h"
 #include "generate/generated.h"
+#include "generate/grammar_use.h"
+#include "generate/text_constraint.h"
 #include "generate/text_model.h"
 #include "program/program_run.h"
 #include "sample/finish_check.h"
@@ -29,12 +31,13 @@ class TextStream {
   static Expected<TextStream> Make(const TextModel& model, const sample::SamplingOptions& sampling,
                                    std::span<const int32_t> prompt, size_t parts_max,
                                    const std::vector<int32_t>& shown = {},
-                                   std::shared_ptr<sample::SamplerScratch> scratch = nullptr);
+                                   std::shared_ptr<sample::SamplerScratch> scratch = nullptr,
+                                   const GrammarUse& grammar = {});
   // kInvalidArgument as SamplingOptions::Check, or as CheckStopStrings.
   static Status Check(const TextModel& model, const sample::SamplingOptions& sampling);
   // At most so many bytes are allocated for one, beside its scratch.
   static int64_t HeapBytes(const TextModel& model, const sample::SamplingOptions& sampling,
-                           size_t prompt);
+                           size_t prompt, bool constrained = false);
 
   // What a step has to find of the logits that Take is given next.
   program::PickWant want() const;
@@ -44,6 +47,9 @@ class TextStream {
   // are not finite.
   Status Take(program::ProgramRun* run, size_t pick);
   Status Take(const sample::Logits& logits);
+  // After Take: tokens that the grammar leaves no choice of come next, and need no logits. Chooses
+  // the next of them; false: there is none.
+  Expected<bool> TakeForced();
 
   // Of the last Take.
   const GeneratedToken& token() const { return token_; }
@@ -56,24 +62,31 @@ class TextStream {
 
  private:
   TextStream(sample::Sampler sampler, sample::FinishCheck finish, sample::StopStrings stops,
-             std::unique_ptr<text::StreamDecoder> decoder, size_t length, size_t context,
-             int32_t min_tokens)
+             std::unique_ptr<text::StreamDecoder> decoder, TextConstraint constraint, size_t length,
+             size_t context, int32_t min_tokens, bool forces)
       : sampler_(std::move(sampler)),
         finish_(std::move(finish)),
         stops_(std::move(stops)),
         decoder_(std::move(decoder)),
+        constraint_(std::move(constraint)),
         length_(length),
         context_(context),
-        min_tokens_(min_tokens) {}
+        min_tokens_(min_tokens),
+        forces_(forces) {}
+  // Takes in the token that was chosen.
+  Status Follow(const sample::SampledToken& sampled);
   void End(FinishReason reason);
 
   sample::Sampler sampler_;
   sample::FinishCheck finish_;
   sample::StopStrings stops_;
   std::unique_ptr<text::StreamDecoder> decoder_;
+  TextConstraint constraint_;
   size_t length_;  // tokens of prompt and text
   const size_t context_;
   const int32_t min_tokens_;
+  const bool forces_;            // log-probabilities are not asked for
+  std::vector<int32_t> forced_;  // tokens that come next, the first last
   int64_t generated_ = 0;
   GeneratedToken token_;
   std::string text_;

@@ -4,6 +4,7 @@
 
 #include "routes/chat_messages.h"
 #include "routes/fields.h"
+#include "routes/grammar_fields.h"
 #include "routes/sampling_fields.h"
 
 namespace penstock::routes {
@@ -13,11 +14,9 @@ namespace {
 constexpr int32_t kCompletionTokensDefault = 16;
 
 constexpr RefusedField kRefused[] = {
-    {"guided_json", ""},        {"guided_regex", ""},
-    {"guided_choice", ""},      {"guided_grammar", ""},
-    {"structured_outputs", ""}, {"grammar", ""},
-    {"json_schema", ""},        {"use_beam_search", ""},
-    {"prompt_logprobs", ""},    {"truncate_prompt_tokens", "a prompt is never cut"},
+    {"use_beam_search", ""},
+    {"prompt_logprobs", ""},
+    {"truncate_prompt_tokens", "a prompt is never cut"},
     {"logits_processors", ""},
 };
 constexpr RefusedField kChatRefused[] = {
@@ -60,7 +59,7 @@ Status ParseCommon(const JsonObject& object, int32_t tokens_min, TextCall* call)
   PENSTOCK_ASSIGN_OR_RETURN(call->request.cache_salt, GetCacheSalt(object));
   api::TextRequest& request = call->request;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kRefused));
-  PENSTOCK_RETURN_IF_ERROR(ParseResponseFormat(object));
+  PENSTOCK_ASSIGN_OR_RETURN(request.grammar, ReadGrammar(object));
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(call->stream, object.GetBoolOr("stream", false));
   request.streams = call->stream;
@@ -108,8 +107,7 @@ Status ParseTools(const JsonObject& object, const RequestContext* context, api::
       tools.clear();
     }
   }
-  if (!tools.empty()) request->tools = std::make_shared<const reply::ToolSet>(std::move(tools));
-  return Status::Ok();
+  return SetTools(std::move(tools), request);
 }
 
 Status ReadTemplateOptions(const JsonObject& object, const RequestContext* context,

@@ -202,14 +202,17 @@ Status ReadMessages(const JsonObject& object, const RequestContext* context,
   return Status::Ok();
 }
 
-Status ParseResponseFormat(const JsonObject& object) {
-  if (!object.Has("response_format")) return Status::Ok();
-  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject format, object.GetObject("response_format"));
-  PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(format, "type"));
-  if (type == "text") return Status::Ok();
-  return Status::InvalidArgument(
-      "'response_format' of type \"" + type.substr(0, 40) + "\" is not supported; \"text\" is",
-      "response_format");
+Status SetTools(std::vector<reply::ReplyTool> tools, api::TextRequest* request) {
+  if (tools.empty()) return Status::Ok();
+  if (request->grammar) {
+    const std::string& field = request->grammar->field;
+    return Wrong(
+        field,
+        "is not supported beside 'tools', whose calls have another form: set 'tool_choice' "
+        "to \"none\", or leave one of the two out");
+  }
+  request->tools = std::make_shared<const reply::ToolSet>(std::move(tools));
+  return Status::Ok();
 }
 
 Status ReadTools(const JsonObject& object, const RequestContext* context, api::ChatPrompt* chat,

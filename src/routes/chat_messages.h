@@ -32,11 +32,12 @@ Expected<chat::JsonValue> ToJsonValue(JsonElement value, const char* field,
 //   reasoning_content, reasoning    where one is given, it stands for the other too
 Status ReadMessages(const JsonObject& object, const RequestContext* context, api::ChatPrompt* chat);
 
-// Accepts a `response_format` of type "text", or none. kInvalidArgument: another type.
-Status ParseResponseFormat(const JsonObject& object);
-
 // The field "tools": functions. `tools` may be null. Absent, null or empty: chat->tools stays null.
 Status ReadTools(const JsonObject& object, const RequestContext* context, api::ChatPrompt* chat,
                  std::vector<reply::ReplyTool>* tools);
+
+// Tools that the model may call, none perhaps. kInvalidArgument: the answer is held to a grammar as
+// well, in which calls have no place.
+Status SetTools(std::vector<reply::ReplyTool> tools, api::TextRequest* request);
 
 }  // namespace penstock::routes

@@ -276,7 +276,7 @@ TEST(Tgi, ParsesParameters) {
         {R"({"inputs":"a","parameters":{"truncate":3}})", "parameters.truncate"},
         {R"({"inputs":"a","parameters":{"best_of":2}})", "parameters.best_of"},
         {R"({"inputs":"a","parameters":{"typical_p":0.5}})", "parameters.typical_p"},
-        {R"({"inputs":"a","parameters":{"grammar":{"type":"json"}}})", "parameters.grammar"},
+        {R"({"inputs":"a","parameters":{"grammar":{"type":"json"}}})", "parameters.grammar.type"},
         {R"({"inputs":"a","parameters":{"max_new_tokens":0}})", "parameters.max_new_tokens"}}) {
     EXPECT_EQ(Tgi(body).status().field(), field) << body;
   }

@@ -5,6 +5,7 @@
 
 #include "routes/chat_messages.h"
 #include "routes/fields.h"
+#include "routes/grammar_fields.h"
 #include "routes/sampling_fields.h"
 
 namespace penstock::routes {
@@ -218,8 +219,8 @@ std::string PrintCohereEmbed(const api::EmbedResponse& response,
 Expected<TextCall> ParseCohereChat(const JsonObject& object, const RequestContext* context) {
   TextCall call;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kCohereRefused));
-  PENSTOCK_RETURN_IF_ERROR(ParseResponseFormat(object));
   api::TextRequest& request = call.request;
+  PENSTOCK_ASSIGN_OR_RETURN(request.grammar, ReadResponseFormat(object));
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(request.keep_alive, GetKeepAlive(object));
   PENSTOCK_ASSIGN_OR_RETURN(call.stream, object.GetBoolOr("stream", false));
@@ -234,7 +235,7 @@ Expected<TextCall> ParseCohereChat(const JsonObject& object, const RequestContex
   std::vector<reply::ReplyTool> tools;
   PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, &chat, &tools));
   PENSTOCK_RETURN_IF_ERROR(ParseToolChoice(object, &chat, &tools));
-  if (!tools.empty()) request.tools = std::make_shared<const reply::ToolSet>(std::move(tools));
+  PENSTOCK_RETURN_IF_ERROR(SetTools(std::move(tools), &request));
   PENSTOCK_RETURN_IF_ERROR(ParseThinking(object, &chat));
   api::GeneratePrompt prompt;
   prompt.field = "messages";

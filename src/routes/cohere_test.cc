@@ -147,7 +147,7 @@ TEST(Cohere, ChatRefusesByName) {
         .field();
   };
   EXPECT_EQ(field(R"("documents":["d"])"), "documents");
-  EXPECT_EQ(field(R"("response_format":{"type":"json_object"})"), "response_format");
+  EXPECT_EQ(field(R"("response_format":{"type":"json"})"), "response_format");
   EXPECT_EQ(field(R"("tool_choice":"REQUIRED")"), "tool_choice");
   EXPECT_EQ(field(R"("p":2)"), "p");
   EXPECT_EQ(field(R"("raw_prompting":true)"), "raw_prompting");

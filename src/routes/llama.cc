@@ -5,6 +5,7 @@
 #include "common/json_writer.h"
 #include "http/stream_formats.h"
 #include "routes/fields.h"
+#include "routes/grammar_fields.h"
 #include "routes/sampling_fields.h"
 #include "routes/token_print.h"
 
@@ -15,8 +16,6 @@ namespace {
 constexpr uint64_t kNoSeed = 0xFFFFFFFF;
 
 constexpr RefusedField kLlamaRefused[] = {
-    {"grammar", ""},
-    {"json_schema", ""},
     {"mirostat", ""},
     {"dry_multiplier", ""},
     {"xtc_probability", ""},
@@ -185,6 +184,7 @@ Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object,
   }
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
   PENSTOCK_RETURN_IF_ERROR(ParsePrompt(object, limits, &request));
+  PENSTOCK_ASSIGN_OR_RETURN(request.grammar, ReadGrammar(object));
   PENSTOCK_ASSIGN_OR_RETURN(call.stream, object.GetBoolOr("stream", false));
   request.streams = call.stream;
   request.echoes_prompt = true;  // the answer has it in a field

@@ -5,13 +5,13 @@
 
 #include "routes/chat_messages.h"
 #include "routes/fields.h"
+#include "routes/grammar_fields.h"
 #include "routes/sampling_fields.h"
 
 namespace penstock::routes {
 namespace {
 
 constexpr RefusedField kOllamaRefused[] = {
-    {"format", "the form of a text is not enforced yet"},
     {"adapters", ""},
 };
 constexpr RefusedField kGenerateRefused[] = {
@@ -140,6 +140,18 @@ Status ParseThink(const JsonObject& object, api::ChatPrompt* chat) {
   return Status::Ok();
 }
 
+// "json", or a schema; "" is none.
+Status ReadFormat(const JsonObject& object, api::TextRequest* request) {
+  std::string_view word;
+  if (!object["format"].Get(&word)) {
+    PENSTOCK_ASSIGN_OR_RETURN(request->grammar, ReadSchema(object, "format", "format"));
+    return Status::Ok();
+  }
+  if (word == "json") request->grammar = {grammar::GrammarKind::kJson, "", {}, "format"};
+  if (word.empty() || word == "json") return Status::Ok();
+  return Status::InvalidArgument("'format' must be \"json\" or a JSON schema", "format");
+}
+
 // What both routes for text have.
 Status ParseCommon(const JsonObject& object, OllamaTextCall* call) {
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kOllamaRefused));
@@ -150,6 +162,7 @@ Status ParseCommon(const JsonObject& object, OllamaTextCall* call) {
   request.streams = call->stream;
   request.whole_calls = true;
   PENSTOCK_RETURN_IF_ERROR(ParseOptions(object, call));
+  PENSTOCK_RETURN_IF_ERROR(ReadFormat(object, &request));
   sample::SamplingOptions& options = request.sampling.options;
   PENSTOCK_ASSIGN_OR_RETURN(options.logprobs, object.GetBoolOr("logprobs", false));
   PENSTOCK_ASSIGN_OR_RETURN(const auto top,
@@ -333,7 +346,7 @@ Expected<OllamaTextCall> ParseOllamaChat(const JsonObject& object, const Request
   PENSTOCK_RETURN_IF_ERROR(FitMessages(&chat.messages));
   std::vector<reply::ReplyTool> tools;
   PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, &chat, &tools));
-  if (!tools.empty()) request.tools = std::make_shared<const reply::ToolSet>(std::move(tools));
+  PENSTOCK_RETURN_IF_ERROR(SetTools(std::move(tools), &request));
   PENSTOCK_RETURN_IF_ERROR(ParseThink(object, &chat));
   request.prompts.push_back(PromptOf("messages", std::move(chat)));
   return call;

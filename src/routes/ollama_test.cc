@@ -93,8 +93,8 @@ TEST(Ollama, NamesThatAreNoOptionAreTold) {
 TEST(Ollama, WhatWouldChangeTheTextIsRefusedByName) {
   const std::string begin = R"({"model":"m","prompt":"a",)";
   for (const auto& [field, value] : std::initializer_list<std::pair<std::string, std::string>>{
-           {"format", R"("json")"},
-           {"format", R"({"type":"object"})"},
+           {"format", R"("yaml")"},
+           {"format", "3"},
            {"suffix", R"("b")"},
            {"images", R"(["aGk="])"},
            {"context", "[1,2]"},

@@ -5,6 +5,7 @@
 #include "common/json_writer.h"
 #include "http/stream_formats.h"
 #include "routes/fields.h"
+#include "routes/grammar_fields.h"
 #include "routes/sampling_fields.h"
 #include "routes/token_print.h"
 
@@ -15,7 +16,9 @@ namespace {
 constexpr int32_t kNewTokensDefault = 100;
 
 constexpr RefusedField kTgiRefused[] = {
-    {"truncate", "a prompt is never cut"}, {"watermark", ""}, {"grammar", ""}, {"adapter_id", ""},
+    {"truncate", "a prompt is never cut"},
+    {"watermark", ""},
+    {"adapter_id", ""},
     {"decoder_input_details", ""},
 };
 
@@ -25,11 +28,30 @@ const char* ReasonName(generate::FinishReason reason, int stop_string) {
   return stop_string >= 0 ? "stop_sequence" : "eos_token";
 }
 
+// grammar: {"type": "json" | "regex", "value": a schema | a pattern}
+Status ReadTgiGrammar(const JsonObject& object, api::TextRequest* request) {
+  if (!object.Has("grammar")) return Status::Ok();
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject form, object.GetObject("grammar"));
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(form, "type"));
+  const std::string field = form.PathOf("value");
+  if (type == "json" || type == "json_schema") {
+    PENSTOCK_ASSIGN_OR_RETURN(request->grammar, ReadSchema(form, "value", field));
+  } else if (type == "regex") {
+    request->grammar = {grammar::GrammarKind::kRegex, "", {}, field};
+    PENSTOCK_ASSIGN_OR_RETURN(request->grammar->text, form.GetString("value"));
+  }
+  if (request->grammar) return Status::Ok();
+  const std::string path = form.PathOf("type");
+  return Status::InvalidArgument("'" + path + "' must be \"json\" or \"regex\", with a 'value'",
+                                 path);
+}
+
 Status ParseParameters(const JsonObject& object, TgiCall* call) {
   api::TextRequest& request = call->request;
   api::SamplingRequest& sampling = request.sampling;
   sample::SamplingOptions& options = sampling.options;
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(object, kTgiRefused));
+  PENSTOCK_RETURN_IF_ERROR(ReadTgiGrammar(object, &request));
   PENSTOCK_RETURN_IF_ERROR(ParseSampling(object, &sampling));
   PENSTOCK_ASSIGN_OR_RETURN(const bool samples, object.GetBoolOr("do_sample", false));
   if (!samples && !sampling.temperature && !sampling.top_k && !sampling.top_p) {

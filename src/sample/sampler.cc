@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <random>
 #include <string>
@@ -10,6 +11,14 @@
 
 namespace penstock::sample {
 namespace {
+
+// The logit of an end that min_tokens holds back: below all others but those that a grammar forbids.
+constexpr float kHeldLogit = -kLogitMax / 2;
+
+bool IsAllowed(std::span<const uint32_t> allowed, int32_t id) {
+  const auto bit = static_cast<size_t>(id);
+  return (allowed[bit / 32] >> (bit % 32) & 1) != 0;
+}
 
 uint64_t RandomSeed() {
   std::random_device device;
@@ -83,7 +92,7 @@ Sampler::Sampler(const SamplingOptions& options, int32_t vocabulary, size_t toke
   }
   scratch_->Reserve(vocabulary_, parts_max);
   if (!small()) scratch_->row_draw_.Reserve(vocabulary_, filter_);
-  if (adjusts()) scratch_->adjusted_.resize(vocabulary_);
+  if (adjusts_ || holds()) scratch_->adjusted_.resize(vocabulary_);
 }
 
 Expected<Sampler> Sampler::Make(const SamplingOptions& options, int32_t vocabulary,
@@ -132,8 +141,8 @@ float Sampler::Penalized(float logit, const TokenCounts::Entry& entry) const {
   return std::clamp(x, -kLogitMax, kLogitMax);
 }
 
-float Sampler::Adjusted(const Candidate& candidate) const {
-  if (holds() && std::binary_search(held_.begin(), held_.end(), candidate.id)) return -kLogitMax;
+float Sampler::Adjusted(const Candidate& candidate, bool holds_ends) const {
+  if (holds_ends && std::binary_search(held_.begin(), held_.end(), candidate.id)) return kHeldLogit;
   float x = candidate.logit;
   if (const TokenCounts::Entry* entry = counts_.Find(candidate.id)) x = Penalized(x, *entry);
   const auto bias =
@@ -142,8 +151,19 @@ float Sampler::Adjusted(const Candidate& candidate) const {
   return bias != biases_.end() && bias->id == candidate.id ? x + bias->bias : x;
 }
 
-void Sampler::AdjustRow(std::span<const float> row) {
+bool Sampler::HoldsEnds(std::span<const uint32_t> allowed) const {
+  if (!holds() || allowed.empty()) return holds();
+  size_t ends = 0;
+  size_t all = 0;
+  for (const int32_t id : held_) ends += IsAllowed(allowed, id) ? 1 : 0;
+  for (const uint32_t word : allowed) all += static_cast<size_t>(std::popcount(word));
+  return all > ends;
+}
+
+void Sampler::AdjustRow(const Logits& logits) {
+  const std::span<const float> row = logits.row;
   std::vector<float>& adjusted = scratch_->adjusted_;
+  adjusted.resize(vocabulary_);
   std::copy(row.begin(), row.end(), adjusted.begin());
   for (const TokenCounts::Entry& entry : counts_.entries()) {
     if (static_cast<uint32_t>(entry.id) >= row.size()) continue;
@@ -151,10 +171,21 @@ void Sampler::AdjustRow(std::span<const float> row) {
     if (std::fabs(x) <= kLogitMax) x = Penalized(x, entry);  // else the scan reports it
   }
   for (const LogitBias& entry : biases_) adjusted[static_cast<size_t>(entry.id)] += entry.bias;
-  if (!holds()) return;
-  for (const int32_t id : held_) {
-    float& x = adjusted[static_cast<size_t>(id)];
-    if (std::fabs(x) <= kLogitMax) x = -kLogitMax;
+  if (HoldsEnds(logits.allowed)) {
+    for (const int32_t id : held_) {
+      float& x = adjusted[static_cast<size_t>(id)];
+      if (std::fabs(x) <= kLogitMax) x = kHeldLogit;
+    }
+  }
+  for (size_t word = 0; word < logits.allowed.size(); ++word) {
+    const size_t begin = 32 * word;
+    const size_t end = std::min(begin + 32, row.size());
+    if (logits.allowed[word] == ~uint32_t{0}) continue;
+    for (size_t id = begin; id < end; ++id) {
+      float& x = adjusted[id];
+      const bool allowed = (logits.allowed[word] >> (id - begin) & 1) != 0;
+      if (!allowed && std::fabs(x) <= kLogitMax) x = -kLogitMax;
+    }
   }
 }
 
@@ -183,7 +214,7 @@ Status Sampler::Sample(const Logits& logits, uint64_t position, SampledToken* ou
     return Status::Internal("sampling needs a row of " + std::to_string(vocabulary_) +
                             " logits, has " + std::to_string(logits.row.size()));
   }
-  return FromRow(logits.row, uniform, out);
+  return FromRow(logits, uniform, out);
 }
 
 bool Sampler::FromParts(const Logits& logits, double uniform, SampledToken* out) {
@@ -196,8 +227,13 @@ bool Sampler::FromParts(const Logits& logits, double uniform, SampledToken* out)
   }
   if (raw.empty()) return false;
   merged = raw;
-  if (adjusts()) {
-    for (Candidate& c : merged) c.logit = Adjusted(c);
+  if (!logits.allowed.empty()) {
+    std::erase_if(merged, [&](const Candidate& c) { return !IsAllowed(logits.allowed, c.id); });
+    if (merged.empty()) return false;
+  }
+  if (adjusts(logits)) {
+    const bool holds_ends = HoldsEnds(logits.allowed);
+    for (Candidate& c : merged) c.logit = Adjusted(c, holds_ends);
   }
   const size_t wanted = std::min(options_.greedy() ? 1 : top_k_, vocabulary_);
   const size_t count = std::min(wanted, merged.size());
@@ -222,13 +258,14 @@ bool Sampler::FromParts(const Logits& logits, double uniform, SampledToken* out)
   return true;
 }
 
-Status Sampler::FromRow(std::span<const float> row, double uniform, SampledToken* out) {
+Status Sampler::FromRow(const Logits& logits, double uniform, SampledToken* out) {
+  const std::span<const float> row = logits.row;
   LogitScan& scan = scratch_->scan_;
   std::vector<LogitBlock>& blocks = scratch_->blocks_;
   const size_t keep = !small() || options_.greedy() ? 1 : top_k_;
   const size_t keep_top =
       options_.logprobs ? std::max<size_t>(1, static_cast<size_t>(options_.top_logprobs)) : 1;
-  const bool adjusts_row = adjusts();
+  const bool adjusts_row = adjusts(logits);
   double log_sum = 0;
   // What is known of the row as it came; without adjustments also what the draw needs.
   LogitPart part;
@@ -244,7 +281,7 @@ Status Sampler::FromRow(std::span<const float> row, double uniform, SampledToken
   }
   std::span<const float> drawn = row;
   if (adjusts_row) {
-    AdjustRow(row);
+    AdjustRow(logits);
     drawn = scratch_->adjusted_;
     scan.Reset(keep, false);
     scan.Add(drawn, 0, blocks.data());
@@ -253,6 +290,8 @@ Status Sampler::FromRow(std::span<const float> row, double uniform, SampledToken
   }
   out->id = small() ? DrawFrom(part.best.first(std::min(keep, part.best.size())), uniform)
                     : scratch_->row_draw_.Draw(drawn, blocks, filter_, uniform);
+  // The sums of a draw are rounded: one that ends beyond all weights takes the best.
+  if (!logits.allowed.empty() && !IsAllowed(logits.allowed, out->id)) out->id = part.best[0].id;
   if (options_.logprobs) {
     out->logprob =
         static_cast<float>(static_cast<double>(row[static_cast<size_t>(out->id)]) - log_sum);

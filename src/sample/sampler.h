@@ -2,8 +2,8 @@
 //
 //   1. penalties     repetition (prompt and generated text, in its window), then frequency and
 //                    presence (generated text)
-//   2. bias          logit_bias is added; ends among the first min_tokens get the least logit. A
-//                    grammar's mask belongs here
+//   2. bias          logit_bias is added; ends among the first min_tokens get the least logit;
+//                    tokens that a grammar does not allow are left out
 //   3. temperature   logits are divided by it; greedy takes the largest and skips what follows
 //   4. top-k         the k largest
 //   5. top-p         the fewest whose share of what top-k kept reaches top_p
@@ -45,6 +45,9 @@ struct Logits {
   std::span<const LogitPart> parts;
   // With `parts`, for log-probabilities: LogitBlocks(vocabulary) sums; else empty.
   std::span<const LogitBlock> blocks;
+  // A bit for each token, bit id % 32 of word id / 32: whether it may be chosen; at least one may.
+  // Empty: all may. Log-probabilities are as without it.
+  std::span<const uint32_t> allowed;
 };
 
 struct TokenLogprob {
@@ -122,11 +125,15 @@ class Sampler {
 
   bool small() const { return options_.greedy() || top_k_ > 0; }
   bool holds() const { return generated_ < options_.min_tokens && !held_.empty(); }
-  bool adjusts() const { return adjusts_ || holds(); }
+  bool adjusts(const Logits& logits) const {
+    return adjusts_ || holds() || !logits.allowed.empty();
+  }
   float Penalized(float logit, const TokenCounts::Entry& entry) const;
-  float Adjusted(const Candidate& candidate) const;
-  void AdjustRow(std::span<const float> row);
-  Status FromRow(std::span<const float> row, double uniform, SampledToken* out);
+  float Adjusted(const Candidate& candidate, bool holds_ends) const;
+  void AdjustRow(const Logits& logits);
+  // Whether ends are held back: not where a grammar allows nothing else.
+  bool HoldsEnds(std::span<const uint32_t> allowed) const;
+  Status FromRow(const Logits& logits, double uniform, SampledToken* out);
   // False: the candidates do not tell.
   bool FromParts(const Logits& logits, double uniform, SampledToken* out);
   // The draw from the best of small().

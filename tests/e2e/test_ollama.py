@@ -237,7 +237,7 @@ def test_errors_are_as_the_client_wants_them(server, client):
             ask()
         assert told.value.status_code == 404 and "gone" in told.value.error
     with pytest.raises(ollama.ResponseError) as told:
-        client.chat("weather", HELLO, format="json")
+        client.chat("weather", HELLO, format={"type": "array", "uniqueItems": True})
     assert told.value.status_code == 400 and "format" in told.value.error
     with pytest.raises(ollama.ResponseError) as told:
         client.chat("embed", HELLO)

@@ -53,7 +53,7 @@ def test_completion(server, document):
     events = [json.loads(line.removeprefix("data: ")) for line in lines]
     assert [event["content"] for event in events] == ["Good ", "day.", ""]
     assert [event["stop"] for event in events] == [False, False, True] and events[-1]["tokens_predicted"] == 3
-    refused = server.post("/completion", {**body, "grammar": "root ::= x"})
+    refused = server.post("/completion", {**body, "grammar": 3})
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "grammar"
     refused = server.post("/completion", {**body, "repeat_penalty": 0})
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "repeat_penalty"

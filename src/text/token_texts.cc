@@ -1,11 +1,11 @@
-#include "api/token_texts.h"
+#include "text/token_texts.h"
 
 #include <charconv>
 #include <vector>
 
 #include "text/byte_level.h"
 
-namespace penstock::api {
+namespace penstock::text {
 namespace {
 
 // U+FFFD, which a decoder writes for bytes that are not a character.
@@ -22,7 +22,7 @@ std::optional<char> ByteToken(std::string_view piece) {
 
 }  // namespace
 
-TokenTexts::TokenTexts(const text::Tokenizer* tokenizer) : tokenizer_(tokenizer) {
+TokenTexts::TokenTexts(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {
   std::vector<int32_t> ids;
   if (tokenizer->EncodeText("a", &ids).ok() && !ids.empty()) before_ = ids.back();
 }
@@ -37,9 +37,8 @@ std::string TokenTexts::Bytes(int32_t id) const {
   std::string text = decoder->Push(id);
   text += decoder->Finish();
   std::string bytes;
-  if (text.find(kReplacement) != std::string::npos && text::ByteLevelToBytes(piece, &bytes))
-    return bytes;
+  if (text.find(kReplacement) != std::string::npos && ByteLevelToBytes(piece, &bytes)) return bytes;
   return text;
 }
 
-}  // namespace penstock::api
+}  // namespace penstock::text

@@ -1,4 +1,4 @@
-// The text of single tokens, as log-probabilities show them.
+// The text of single tokens, as log-probabilities show them and grammars follow them.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 #include "text/tokenizer.h"
 
-namespace penstock::api {
+namespace penstock::text {
 
 // Not thread-safe; the tokenizer must outlive it.
 class TokenTexts {
  public:
-  explicit TokenTexts(const text::Tokenizer* tokenizer);
+  explicit TokenTexts(const Tokenizer* tokenizer);
 
   // The bytes of a token in the midst of a text: with the space it begins with, special tokens
   // too, and parts of a character as they are.
@@ -20,8 +20,8 @@ class TokenTexts {
   bool IsSpecial(int32_t id) const { return tokenizer_->IsSpecial(id); }
 
  private:
-  const text::Tokenizer* const tokenizer_;
+  const Tokenizer* const tokenizer_;
   std::optional<int32_t> before_;  // a token that stands before
 };
 
-}  // namespace penstock::api
+}  // namespace penstock::text

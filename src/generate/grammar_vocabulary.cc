@@ -1,0 +1,24 @@
+#include "generate/grammar_vocabulary.h"
+
+#include <algorithm>
+
+#include "text/token_texts.h"
+
+namespace penstock::generate {
+
+std::shared_ptr<const grammar::GrammarVocabulary> MakeGrammarVocabulary(
+    const text::Tokenizer& tokenizer, size_t count, const std::vector<int32_t>& ends) {
+  auto made = std::make_shared<grammar::GrammarVocabulary>();
+  made->tokens.resize(count);
+  made->ends = ends;
+  const text::TokenTexts texts(&tokenizer);
+  const size_t known = std::min(count, static_cast<size_t>(tokenizer.vocab_size()));
+  for (size_t i = 0; i < known; ++i) {
+    const auto id = static_cast<int32_t>(i);
+    const bool ends_text = std::find(ends.begin(), ends.end(), id) != ends.end();
+    if (!ends_text && !texts.IsSpecial(id)) made->tokens[i] = texts.Bytes(id);
+  }
+  return made;
+}
+
+}  // namespace penstock::generate

@@ -1,0 +1,197 @@
+#include "grammar/grammar_cache.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/exception_status.h"
+#include "common/seeded_hash.h"
+
+namespace penstock::grammar {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using Result = Expected<std::shared_ptr<const Grammar>>;
+
+}  // namespace
+
+struct GrammarCache::Impl {
+  struct Waiting {
+    GrammarSpec spec;
+    std::string key;
+    SteadyClock::time_point since;
+    std::function<Status()> wanted;
+    Done done;
+  };
+  struct Kept {
+    std::string key;
+    std::shared_ptr<const Grammar> grammar;
+  };
+
+  Impl(MakeCompiler make_in, const GrammarCacheOptions& options_in)
+      : make(std::move(make_in)), options(options_in) {}
+
+  void Main();
+  void Serve(Waiting one);
+  Result CompileOnce(const GrammarSpec& spec);
+  std::shared_ptr<const Grammar> Find(const std::string& key);
+  void Keep(const std::string& key, std::shared_ptr<const Grammar> grammar);
+
+  const MakeCompiler make;
+  const GrammarCacheOptions options;
+  // The thread's own.
+  std::unique_ptr<GrammarCompiler> compiler;
+
+  mutable std::mutex mutex;
+  // All guarded by mutex.
+  std::condition_variable woken;
+  std::deque<Waiting> queue;
+  std::list<Kept> kept;                                           // the newest first
+  SeededMap<std::string_view, std::list<Kept>::iterator> places;  // keys are those of `kept`
+  GrammarCacheStats stats;
+  bool ends = false;
+  std::thread thread;
+};
+
+std::shared_ptr<const Grammar> GrammarCache::Impl::Find(const std::string& key) {
+  const auto found = places.find(key);
+  if (found == places.end()) return nullptr;
+  kept.splice(kept.begin(), kept, found->second);
+  ++stats.hits;
+  return kept.front().grammar;
+}
+
+// One that is larger than the whole budget is not kept.
+void GrammarCache::Impl::Keep(const std::string& key, std::shared_ptr<const Grammar> grammar) {
+  const size_t bytes = grammar->bytes() + key.size();
+  if (bytes > options.bytes_max || places.contains(key)) return;
+  kept.push_front({key, std::move(grammar)});
+  places.emplace(kept.front().key, kept.begin());
+  stats.bytes += bytes;
+  while (stats.bytes > options.bytes_max) {
+    const Kept& last = kept.back();
+    stats.bytes -= last.grammar->bytes() + last.key.size();
+    places.erase(last.key);
+    kept.pop_back();
+  }
+}
+
+Result GrammarCache::Impl::CompileOnce(const GrammarSpec& spec) {
+  try {
+    if (compiler == nullptr) {
+      PENSTOCK_ASSIGN_OR_RETURN(compiler, make());
+    }
+    return compiler->Compile(spec);
+  } catch (...) {
+    return ExceptionStatus();
+  }
+}
+
+void GrammarCache::Impl::Serve(Waiting one) {
+  if (Status wanted = one.wanted(); !wanted.ok()) return one.done(std::move(wanted));
+  if (SteadyClock::now() - one.since > options.wait_max) {
+    return one.done(Status(StatusCode::kDeadlineExceeded,
+                           fmt::format("'{}' waited {} ms to be compiled; try again",
+                                       one.spec.field, options.wait_max.count())));
+  }
+  {
+    std::unique_lock lock(mutex);
+    if (auto found = Find(one.key)) {
+      lock.unlock();
+      return one.done(std::move(found));
+    }
+  }
+  const auto begin = SteadyClock::now();
+  Result made = CompileOnce(one.spec);
+  {
+    const std::lock_guard lock(mutex);
+    stats.compile_s += std::chrono::duration<double>(SteadyClock::now() - begin).count();
+    if (made.ok()) {
+      ++stats.compiled;
+      Keep(one.key, *made);
+    } else {
+      ++stats.refused;
+    }
+  }
+  one.done(std::move(made));
+}
+
+void GrammarCache::Impl::Main() {
+  pthread_setname_np(pthread_self(), "grammars");
+  std::unique_lock lock(mutex);
+  while (true) {
+    woken.wait(lock, [&] { return ends || !queue.empty(); });
+    if (ends) break;
+    Waiting one = std::move(queue.front());
+    queue.pop_front();
+    lock.unlock();
+    Serve(std::move(one));
+    lock.lock();
+  }
+  std::deque<Waiting> left = std::exchange(queue, {});
+  lock.unlock();
+  for (Waiting& one : left) {
+    one.done(Status(StatusCode::kUnavailable, "the model is being unloaded"));
+  }
+}
+
+GrammarCache::GrammarCache(MakeCompiler make, const GrammarCacheOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(make), options)) {}
+
+GrammarCache::~GrammarCache() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->ends = true;
+  }
+  impl_->woken.notify_all();
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+void GrammarCache::Get(GrammarSpec spec, std::function<Status()> wanted, Done done) {
+  if (Status checked = CheckSpec(spec); !checked.ok()) {
+    {
+      const std::lock_guard lock(impl_->mutex);
+      ++impl_->stats.refused;
+    }
+    return done(std::move(checked));
+  }
+  std::string key = spec.Key();
+  std::unique_lock lock(impl_->mutex);
+  if (auto found = impl_->Find(key)) {
+    lock.unlock();
+    return done(std::move(found));
+  }
+  if (impl_->queue.size() >= impl_->options.queue_max) {
+    lock.unlock();
+    return done(Status(StatusCode::kResourceExhausted,
+                       fmt::format("{} requests wait for their schemas to be compiled",
+                                   impl_->options.queue_max)));
+  }
+  try {
+    impl_->queue.push_back(
+        {std::move(spec), std::move(key), SteadyClock::now(), std::move(wanted), done});
+    if (!impl_->thread.joinable())
+      impl_->thread = std::thread([impl = impl_.get()] { impl->Main(); });
+  } catch (...) {
+    if (!impl_->queue.empty() && !impl_->thread.joinable()) impl_->queue.pop_back();
+    lock.unlock();
+    return done(ExceptionStatus());
+  }
+  lock.unlock();
+  impl_->woken.notify_one();
+}
+
+GrammarCacheStats GrammarCache::stats() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->stats;
+}
+
+}  // namespace penstock::grammar

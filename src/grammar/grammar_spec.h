@@ -1,0 +1,46 @@
+// What a request may ask an answer to hold to. Plain values, any thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/status.h"
+
+namespace penstock::grammar {
+
+enum class GrammarKind {
+  kJson,        // any JSON value that is an object
+  kJsonSchema,  // JSON by a JSON Schema (draft 2020-12)
+  kRegex,       // a regular expression that the whole text matches
+  kChoice,      // one of some texts
+  kRules,       // rules in EBNF, as GBNF of llama.cpp has it; the rule `root` is the text
+};
+
+// All texts of a spec together.
+inline constexpr size_t kSpecBytesMax = 256 << 10;
+inline constexpr size_t kRegexBytesMax = 8 << 10;
+inline constexpr size_t kChoicesMax = 10'000;
+// Repetitions of a character or an item, in schemas, patterns and rules.
+inline constexpr int kRepeatsMax = 4096;
+
+struct GrammarSpec {
+  GrammarKind kind = GrammarKind::kJson;
+  std::string text;                  // the schema, the pattern or the rules
+  std::vector<std::string> choices;  // of kChoice
+  std::string field;                 // of the request, for errors: "response_format"
+
+  size_t bytes() const;
+  // Equal for equal specs, whatever their field, and for no others.
+  std::string Key() const;
+};
+
+// Whether it can be held to as it is written: what a grammar cannot enforce is refused by its name,
+// and so is what is over a bound. kInvalidArgument with the spec's field.
+Status CheckSpec(const GrammarSpec& spec);
+
+// The rules, in EBNF, of a text that is one of these.
+std::string ChoiceRules(const std::vector<std::string>& choices);
+
+}  // namespace penstock::grammar

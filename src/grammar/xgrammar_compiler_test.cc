@@ -1,0 +1,184 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "grammar/grammar_test_util.h"
+
+namespace penstock::grammar {
+namespace {
+
+class CompilerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasGrammars()) GTEST_SKIP() << "built without XGrammar";
+    auto made = MakeGrammarCompiler(ByteVocabulary());
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    compiler_ = *std::move(made);
+  }
+
+  std::shared_ptr<const Grammar> Compile(GrammarKind kind, const std::string& text) {
+    const GrammarSpec spec{kind, text, {}, "field"};
+    const Status checked = CheckSpec(spec);
+    EXPECT_TRUE(checked.ok()) << checked.message();
+    auto made = compiler_->Compile(spec);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.ok() ? *made : nullptr;
+  }
+  bool Takes(GrammarKind kind, const std::string& grammar, const std::string& text) {
+    const auto made = Compile(kind, grammar);
+    return made != nullptr && grammar::Takes(*made, text);
+  }
+
+  std::unique_ptr<GrammarCompiler> compiler_;
+};
+
+// The library's automaton of a pattern takes "//" for this one.
+TEST_F(CompilerTest, LoopsOfPatterns) {
+  const std::string pattern = R"(^/((a|%)+(/(a|%)*)*)?$)";
+  const std::string schema = R"({"type":"string","pattern":")" + pattern + R"("})";
+  for (const auto& [text, takes] :
+       {std::pair("/", true), {"/a/a//a", true}, {"//", false}, {"//a", false}, {"a", false}}) {
+    EXPECT_EQ(Takes(GrammarKind::kRegex, pattern, text), takes) << text;
+    EXPECT_EQ(Takes(GrammarKind::kJsonSchema, schema, '"' + std::string(text) + '"'), takes);
+  }
+}
+
+TEST_F(CompilerTest, Patterns) {
+  const auto takes = [&](const std::string& pattern, const std::string& text) {
+    return Takes(GrammarKind::kRegex, pattern, text);
+  };
+  EXPECT_TRUE(takes("[0-9]{3}-[0-9]{2,}", "123-4567"));
+  EXPECT_FALSE(takes("[0-9]{3}-[0-9]{2,}", "123-4"));
+  EXPECT_TRUE(takes("a|bc|", ""));
+  EXPECT_TRUE(takes("(?:x|(?<n>y))+?z", "xyyxz"));
+  EXPECT_TRUE(takes("[^a-c\\]]\\u0041", "dA"));
+  EXPECT_FALSE(takes("[^a-c\\]]A", "]A"));
+  EXPECT_TRUE(takes("[\\w.-]+@\\w+\\.com", "a.b-c@d.com"));
+  EXPECT_TRUE(takes("\xC3\xA4+", "\xC3\xA4\xC3\xA4"));
+  EXPECT_TRUE(takes(".\\.", "\xF0\x9F\x98\x80."));
+  EXPECT_FALSE(takes(".", "\n"));
+  EXPECT_TRUE(takes("\\S\"\\\\", "x\"\\"));
+}
+
+TEST_F(CompilerTest, PatternsInJson) {
+  const auto takes = [&](const std::string& pattern, const std::string& text) {
+    return Takes(GrammarKind::kJsonSchema, R"({"type":"string","pattern":")" + pattern + "\"}",
+                 text);
+  };
+  EXPECT_TRUE(takes("^[^x]$", R"("\"")"));
+  EXPECT_TRUE(takes("^[^x]$", R"("\\")"));
+  EXPECT_FALSE(takes("^[^x]$", R"(""")"));
+  EXPECT_FALSE(takes("^[^x]$", R"("\")"));
+  EXPECT_TRUE(takes("^[^x]$", R"("\n")"));
+  EXPECT_FALSE(takes("^[^x]$", "\"\n\""));
+  EXPECT_FALSE(takes("^[^\\\\n]$", R"("\n")"));
+}
+
+TEST_F(CompilerTest, LengthsCountCodePoints) {
+  const auto takes = [&](const std::string& text) {
+    return Takes(GrammarKind::kJsonSchema, R"({"type":"string","minLength":2,"maxLength":3})",
+                 text);
+  };
+  EXPECT_FALSE(takes(R"("a")"));
+  EXPECT_TRUE(takes(R"("ab")"));
+  EXPECT_FALSE(takes(R"("abcd")"));
+  EXPECT_TRUE(takes("\"\xF0\x9F\x98\x80\xC3\xA4\""));
+  EXPECT_FALSE(takes(R"("\ud83d\ude00")"));  // one code point
+  EXPECT_FALSE(takes("\"a\x01\""));
+  EXPECT_FALSE(takes("\"a\tb\""));
+}
+
+TEST_F(CompilerTest, LongLengths) {
+  for (const auto& [least, most] :
+       {std::pair(0, 300), {130, 130}, {200, 600}, {5, 128}, {300, -1}}) {
+    std::string schema = R"({"type":"string","minLength":)" + std::to_string(least);
+    if (most >= 0) schema += R"(,"maxLength":)" + std::to_string(most);
+    const auto made = Compile(GrammarKind::kJsonSchema, schema + "}");
+    ASSERT_NE(made, nullptr);
+    const auto takes = [&](int size) {
+      return grammar::Takes(*made, '"' + std::string(static_cast<size_t>(size), 'a') + '"');
+    };
+    EXPECT_TRUE(takes(least)) << schema;
+    EXPECT_FALSE(least > 0 && takes(least - 1)) << schema;
+    EXPECT_TRUE(takes(most < 0 ? 1000 : most)) << schema;
+    EXPECT_FALSE(most >= 0 && takes(most + 1)) << schema;
+  }
+}
+
+TEST_F(CompilerTest, Objects) {
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":["string","null"],)"
+      R"("maxLength":2}},"required":["a","c"],"additionalProperties":{"type":"boolean"}})";
+  const auto takes = [&](const std::string& text) {
+    return Takes(GrammarKind::kJsonSchema, schema, text);
+  };
+  EXPECT_TRUE(takes(R"({"a": 1, "c": true})"));
+  EXPECT_TRUE(takes(R"({"a":1,"b":null,"c":false})"));
+  EXPECT_TRUE(takes(R"({"a":1,"b":"xy","c":false})"));
+  EXPECT_FALSE(takes(R"({"a":1,"b":"xyz","c":false})"));
+  EXPECT_FALSE(takes(R"({"a":1})"));
+  EXPECT_FALSE(takes(R"({"a":1,"c":3})"));
+  EXPECT_FALSE(takes(R"({"a":1,"c":true,"a":"x"})"));
+}
+
+TEST_F(CompilerTest, MapsWithoutDeclaredProperties) {
+  const std::string schema = R"({"type":"object","additionalProperties":{"type":"integer"}})";
+  EXPECT_TRUE(Takes(GrammarKind::kJsonSchema, schema, R"({"x": 1, "y": 2})"));
+  EXPECT_TRUE(Takes(GrammarKind::kJsonSchema, schema, "{}"));
+  EXPECT_FALSE(Takes(GrammarKind::kJsonSchema, schema, R"({"x": "1"})"));
+}
+
+TEST_F(CompilerTest, AnyObject) {
+  const auto grammar = Compile(GrammarKind::kJson, "");
+  EXPECT_TRUE(grammar::Takes(*grammar, R"({"a": [1, {"b": null}], "c": "d\n"})"));
+  EXPECT_FALSE(grammar::Takes(*grammar, "[1]"));
+}
+
+TEST_F(CompilerTest, ChoicesAreTexts) {
+  const GrammarSpec spec{GrammarKind::kChoice, "", {"a\"b\\", "a", "\n\xC3\xA4"}, "field"};
+  const auto made = compiler_->Compile(spec);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  for (const std::string& choice : spec.choices) EXPECT_TRUE(grammar::Takes(**made, choice));
+  EXPECT_FALSE(grammar::Takes(**made, "a\"b"));
+}
+
+TEST_F(CompilerTest, RollBackAndForced) {
+  const auto made = Compile(GrammarKind::kRules, R"(root ::= "abc" ("d" | "e"))");
+  const auto constraint = made->Begin();
+  ASSERT_TRUE(constraint.ok());
+  EXPECT_EQ((*constraint)->Forced(), "abc");
+  ASSERT_TRUE((*constraint)->Accept('a').ok());
+  ASSERT_TRUE((*constraint)->Accept('b').ok());
+  EXPECT_EQ((*constraint)->Forced(), "c");
+  (*constraint)->RollBack(1);
+  EXPECT_EQ((*constraint)->Forced(), "bc");
+  EXPECT_FALSE((*constraint)->Accept('x').ok());
+  EXPECT_TRUE((*constraint)->Accept('b').ok());
+}
+
+TEST_F(CompilerTest, RefusesWhatTheLibraryLeavesOut) {
+  for (const char* schema : {R"({"oneOf":[{"type":"integer"},{"type":"integer","minimum":3}]})",
+                             R"({"type":"integer","multipleOf":3,"minimum":2})"}) {
+    const GrammarSpec spec{GrammarKind::kJsonSchema, schema, {}, "field"};
+    ASSERT_TRUE(CheckSpec(spec).ok());
+    const auto made = compiler_->Compile(spec);
+    EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument) << schema;
+    EXPECT_EQ(made.status().field(), "field");
+  }
+}
+
+TEST_F(CompilerTest, RefusesWhatIsBroken) {
+  for (const auto& [kind, text] : {std::pair(GrammarKind::kRegex, "(a"),
+                                   {GrammarKind::kRegex, "a(?=b)"},
+                                   {GrammarKind::kRegex, "\\bx"},
+                                   {GrammarKind::kRegex, "a^b"},
+                                   {GrammarKind::kRegex, "*"},
+                                   {GrammarKind::kRegex, "[z-a]"},
+                                   {GrammarKind::kRules, "root = 3"},
+                                   {GrammarKind::kRules, "root ::= other"}}) {
+    const auto made = compiler_->Compile({kind, text, {}, "field"});
+    EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument) << text;
+  }
+}
+
+}  // namespace
+}  // namespace penstock::grammar

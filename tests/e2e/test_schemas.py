@@ -1,0 +1,174 @@
+"""Answers that are held to a schema, a pattern or rules, by a model of random weights: it writes whatever it may."""
+
+import concurrent.futures
+import json
+import re
+import shutil
+
+import jsonschema
+import pytest
+
+from conftest import ROOT, serving
+
+ASK = [{"role": "user", "content": "Say something."}]
+PERSON = {
+    "type": "object",
+    "required": ["name", "tags", "born"],
+    "additionalProperties": False,
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 8},
+        "tags": {"type": "array", "items": {"enum": ["a", "bc"]}, "minItems": 1, "maxItems": 3},
+        "born": {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}$"},
+    },
+}
+CHOICE = {
+    "type": "object",
+    "required": ["kind"],
+    "additionalProperties": False,
+    "properties": {"kind": {"anyOf": [{"type": "boolean"}, {"type": "null"}, {"$ref": "#/$defs/small"}]}},
+    "$defs": {"small": {"type": "integer", "minimum": -3, "maximum": 12}},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    shutil.copytree(ROOT / "tests" / "golden" / "decoders" / "llama", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1024}))
+    (folder / "chat_template.jinja").write_text("{% for message in messages %}{{ message.content }}\n{% endfor %}>")
+    with serving("--model", f"tiny={folder}") as started:
+        answer = started.post("/v1/completions", {"model": "tiny", "prompt": "a", "guided_choice": ["b"]})
+        if answer.status_code != 200 and "XGrammar" in answer.text:
+            pytest.skip("built without XGrammar: tools/install_xgrammar.py")
+        yield started
+
+
+def chat(server, **more):
+    body = {"model": "tiny", "messages": ASK, "temperature": 1.5, "max_tokens": 300, **more}
+    answer = server.post("/v1/chat/completions", body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["choices"]
+
+
+def response_format(schema):
+    return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+
+
+@pytest.mark.parametrize("schema", [PERSON, CHOICE], ids=["person", "choice"])
+def test_every_answer_holds_to_its_schema(server, schema):
+    def ask(seed):
+        return chat(server, seed=seed, n=3, response_format=response_format(schema))
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for choices in pool.map(ask, range(8)):
+            for choice in choices:
+                assert choice["finish_reason"] in ("stop", "length")
+                if choice["finish_reason"] == "stop":
+                    jsonschema.validate(json.loads(choice["message"]["content"]), schema)
+
+
+def test_a_stream_is_the_whole_answer(server):
+    body = {
+        "model": "tiny",
+        "messages": ASK,
+        "temperature": 1.2,
+        "seed": 5,
+        "max_tokens": 300,
+        "response_format": response_format(CHOICE),
+    }
+    whole = server.post("/v1/chat/completions", body).json()["choices"][0]["message"]["content"]
+    lines = server.post("/v1/chat/completions", {**body, "stream": True}).text.split("\n\n")
+    parts = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    assert "".join(part["choices"][0]["delta"].get("content") or "" for part in parts) == whole
+    jsonschema.validate(json.loads(whole), CHOICE)
+
+
+@pytest.mark.parametrize(
+    "more,pattern",
+    [
+        ({"guided_regex": "[a-c]{2}-[0-9]+x"}, "[a-c]{2}-[0-9]+x"),
+        ({"guided_choice": ["yes, it is", "no"]}, "yes, it is|no"),
+        ({"structured_outputs": {"regex": "(ab|c)d?"}}, "(ab|c)d?"),
+        ({"guided_grammar": 'root ::= "a" mid "z"\nmid ::= [0-9] | "(" mid ")"'}, r"a\(*[0-9]\)*z"),
+        ({"grammar": 'root ::= ("x" | "yy"){2}'}, "(x|yy){2}"),
+    ],
+    ids=["regex", "choice", "structured", "rules", "gbnf"],
+)
+def test_patterns_and_rules(server, more, pattern):
+    for seed in range(5):
+        body = {"model": "tiny", "prompt": "The", "temperature": 1.5, "seed": seed, "max_tokens": 200, **more}
+        choice = server.post("/v1/completions", body).json()["choices"][0]
+        if choice["finish_reason"] == "stop":
+            assert re.fullmatch(pattern, choice["text"]), choice
+
+
+def test_other_dialects(server):
+    answer = server.post(
+        "/api/chat",
+        {
+            "model": "tiny",
+            "messages": ASK,
+            "stream": False,
+            "format": CHOICE,
+            "options": {"num_predict": 300, "seed": 3},
+        },
+    ).json()
+    jsonschema.validate(json.loads(answer["message"]["content"]), CHOICE)
+    answer = server.post("/completion", {"prompt": "a", "json_schema": CHOICE, "n_predict": 300, "seed": 3}).json()
+    jsonschema.validate(json.loads(answer["content"]), CHOICE)
+    answer = server.post(
+        "/generate",
+        {
+            "inputs": "a",
+            "parameters": {
+                "max_new_tokens": 300,
+                "seed": 3,
+                "do_sample": True,
+                "grammar": {"type": "json", "value": CHOICE},
+            },
+        },
+    ).json()
+    jsonschema.validate(json.loads(answer["generated_text"]), CHOICE)
+    answer = server.post(
+        "/v2/chat",
+        {
+            "model": "tiny",
+            "messages": ASK,
+            "max_tokens": 300,
+            "seed": 3,
+            "response_format": {"type": "json_object", "json_schema": CHOICE},
+        },
+    ).json()
+    jsonschema.validate(json.loads(answer["message"]["content"][0]["text"]), CHOICE)
+
+
+HOSTILE = [
+    {"type": "array", "uniqueItems": True},
+    {"type": "string", "maxLength": 2_000_000_000},
+    {"type": "string", "pattern": "((a{1000}){1000}){1000}"},
+    {"type": "string", "pattern": "(?=a)b"},
+    {"$ref": "#/$defs/gone"},
+    {"enum": list(range(10_000))},
+    {"type": "integer", "minimum": 1e400},
+    {"not": {}},
+    [1],
+]
+
+
+@pytest.mark.parametrize("schema", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_cannot_be_enforced_is_refused_by_name(server, schema):
+    text = json.dumps(schema).replace("Infinity", "1e400")
+    answer = server.post("/v1/completions", {"model": "tiny", "prompt": "a", "guided_json": text})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["param"] == "guided_json" and "guided_json" in answer.json()["error"]["message"]
+
+
+def test_logprobs_are_those_of_the_free_model(server):
+    body = {"model": "tiny", "prompt": "The", "max_tokens": 1, "temperature": 0, "logprobs": 3}
+    free = server.post("/v1/completions", body).json()["choices"][0]["logprobs"]
+    held = server.post("/v1/completions", {**body, "guided_regex": "[0-9]+"}).json()["choices"][0]["logprobs"]
+    assert held["top_logprobs"][0] == pytest.approx(free["top_logprobs"][0]) or set(
+        free["top_logprobs"][0].items()
+    ) <= set(held["top_logprobs"][0].items())
+    assert held["tokens"][0].isdigit()
