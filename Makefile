@@ -52,11 +52,11 @@ configured:
 
 deps:  ## install the Debian packages that are missing, and the sources of XGrammar
 	@tools/install_deps.sh build
-	@tools/install_xgrammar.py > /dev/null || echo 'no XGrammar: answers are not held to schemas (docs/CHAT.md)' >&2
+	@tools/install_xgrammar.py > /dev/null || echo 'no XGrammar: answers are not held to schemas (docs/API.md)' >&2
 
 deps-serve:  ## the same, but only what the program itself needs
 	@tools/install_deps.sh serve
-	@tools/install_xgrammar.py > /dev/null || echo 'no XGrammar: answers are not held to schemas (docs/CHAT.md)' >&2
+	@tools/install_xgrammar.py > /dev/null || echo 'no XGrammar: answers are not held to schemas (docs/API.md)' >&2
 
 serve:  ## install, build, fetch two models, serve on 127.0.0.1:8080: embeddings, chat (HOST=, PORT=, MODEL=)
 	@tools/say_steps.sh '$(BUILD)' '$(JOBS)' 'serve: http://$(HOST):$(PORT) answers a second later; Ctrl-C ends it'
