@@ -262,8 +262,7 @@ TEST(StepRun, FindsTheBestAndTheSumsOfPicks) {
               0);
     if (wants[pick] == program::PickWant::kBest) sums.clear();
     ASSERT_EQ(found.blocks.size(), sums.size());
-    EXPECT_EQ(
-        std::memcmp(found.blocks.data(), sums.data(), sums.size() * sizeof(sample::LogitBlock)), 0);
+    EXPECT_TRUE(std::ranges::equal(std::as_bytes(found.blocks), std::as_bytes(std::span(sums))));
   }
 }
 
