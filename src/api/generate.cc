@@ -10,7 +10,9 @@
 #include "api/service_impl.h"
 #include "cache/cache_salt.h"
 #include "common/exception_status.h"
+#include "common/json_writer.h"
 #include "metrics/stages.h"
+#include "reply/call_markup.h"
 
 namespace penstock::api {
 namespace {
@@ -112,6 +114,8 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
            TextBytes(request_->prompts[next_]) >= kLongPromptBytes;
   }
 
+  // Sets the grammar of a reply that is calls alone.
+  Status RequireCalls();
   // Has what the answer is held to checked and compiled: at once, or by another thread, which then
   // has a worker go on.
   WorkerPool::Turn GetGrammar() {
@@ -136,6 +140,13 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   }
 
   WorkerPool::Turn PrepareNext() {
+    if (request_->requires_call) {
+      Status set = RequireCalls();
+      if (!set.ok()) {
+        Refuse(std::move(set));
+        return WorkerPool::Turn::kDone;
+      }
+    }
     if (request_->grammar) return GetGrammar();
     Status status;
     try {
@@ -305,6 +316,46 @@ Status GenerateRun::TakeScores(size_t tokens) {
   const auto kept = static_cast<int64_t>(sizeof(TokenInfo) + sizeof(generate::GeneratedToken));
   const auto kept_top = static_cast<int64_t>(sizeof(TokenText) + sizeof(sample::TokenLogprob));
   return context_.memory->Take(count * (kept + kHeapBytes + others * kept_top) + printed);
+}
+
+Status GenerateRun::RequireCalls() {
+  request_->requires_call = false;
+  const auto* const chat = std::get_if<ChatPrompt>(&request_->prompts.front().value);
+  if (chat == nullptr || request_->tools == nullptr) {
+    return Status::InvalidArgument("'tool_choice' needs 'tools'", "tool_choice");
+  }
+  const auto markup = reply::CallMarkupOf(model_->reply_format(*chat));
+  if (!markup) {
+    return Status::InvalidArgument(
+        fmt::format("model '{}' writes calls in a form that cannot be enforced: 'tool_choice' can "
+                    "be \"auto\" or \"none\"",
+                    model_->name()),
+        "tool_choice");
+  }
+  grammar::GrammarSpec spec;
+  spec.kind = grammar::GrammarKind::kCalls;
+  spec.field = "tools";
+  spec.calls.after = markup->after;
+  spec.calls.begin = markup->begin;
+  spec.calls.end = markup->end;
+  spec.calls.separator = markup->separator;
+  spec.calls.several = request_->parallel_calls && request_->required_tool.empty();
+  for (const reply::ReplyTool& tool : request_->tools->tools()) {
+    if (!request_->required_tool.empty() && tool.name != request_->required_tool) continue;
+    std::string name;
+    JsonWriter(&name).String(tool.name);
+    spec.calls.ways.push_back(
+        {markup->before_name + name.substr(1, name.size() - 2) + markup->before_arguments,
+         tool.parameters});
+  }
+  if (spec.calls.ways.empty()) {
+    return Status::InvalidArgument(
+        fmt::format("'tool_choice' names '{}', which is not among the tools",
+                    request_->required_tool.substr(0, 80)),
+        "tool_choice");
+  }
+  request_->grammar = std::move(spec);
+  return Status::Ok();
 }
 
 void GenerateRun::AddReplies(reply::ReplyFormat format, std::string_view text) {

@@ -81,7 +81,10 @@ struct TextRequest {
   bool parses_reply = false;
   std::shared_ptr<const reply::ToolSet> tools;  // that may be called; null: none
   bool parallel_calls = true;
-  bool whole_calls = false;  // arguments of a call come at once, also where the answer streams
+  // The reply is calls of these tools, one at least; or of the one of this name.
+  bool requires_call = false;
+  std::string required_tool;  // "": any
+  bool whole_calls = false;   // arguments of a call come at once, also where the answer streams
   std::optional<grammar::GrammarSpec> grammar;  // that each text is held to
   bool echoes_prompt = false;                   // GenerateBegun has the prompts' texts
   // With sampling.options.logprobs: PromptPart has the prompts' tokens.

@@ -97,7 +97,8 @@ DecoderEngine::DecoderEngine(std::string path, DecoderEngineOptions options,
       grammars_(std::make_unique<grammar::GrammarCache>(
           [this] {
             return grammar::MakeGrammarCompiler(generate::MakeGrammarVocabulary(
-                *model_->tokenizer, generate::VocabularyOf(*model_), model_->end_ids));
+                *model_->tokenizer, generate::VocabularyOf(*model_), model_->end_ids,
+                {"<tool_call>", "</tool_call>", "[TOOL_CALLS]"}));
           },
           grammar::GrammarCacheOptions())) {
   const models::DecoderModel& decoder = *model_->decoder;

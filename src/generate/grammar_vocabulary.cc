@@ -7,7 +7,8 @@
 namespace penstock::generate {
 
 std::shared_ptr<const grammar::GrammarVocabulary> MakeGrammarVocabulary(
-    const text::Tokenizer& tokenizer, size_t count, const std::vector<int32_t>& ends) {
+    const text::Tokenizer& tokenizer, size_t count, const std::vector<int32_t>& ends,
+    const std::vector<std::string>& markers) {
   auto made = std::make_shared<grammar::GrammarVocabulary>();
   made->tokens.resize(count);
   made->ends = ends;
@@ -17,6 +18,12 @@ std::shared_ptr<const grammar::GrammarVocabulary> MakeGrammarVocabulary(
     const auto id = static_cast<int32_t>(i);
     const bool ends_text = std::find(ends.begin(), ends.end(), id) != ends.end();
     if (!ends_text && !texts.IsSpecial(id)) made->tokens[i] = texts.Bytes(id);
+  }
+  for (const std::string& marker : markers) {
+    const int32_t id = tokenizer.TokenToId(marker);
+    if (id >= 0 && static_cast<size_t>(id) < count && texts.IsSpecial(id)) {
+      made->markers.emplace_back(id, marker);
+    }
   }
   return made;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/status.h"
@@ -23,6 +24,8 @@ inline bool Allows(std::span<const uint32_t> mask, int32_t id) {
 struct GrammarVocabulary {
   std::vector<std::string> tokens;  // bytes of each id in the midst of a text; "": never in a text
   std::vector<int32_t> ends;        // tokens that end a text, where the grammar lets it end
+  // Special tokens that are a part of calls, and their texts.
+  std::vector<std::pair<int32_t, std::string>> markers;
 };
 
 // Follows one text. Not thread-safe. What is called throws nothing.

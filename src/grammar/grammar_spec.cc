@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 
 #include "common/utf8_check.h"
 #include "grammar/pattern_size.h"
@@ -38,18 +40,60 @@ Status CheckPattern(const GrammarSpec& spec) {
   return size.ok() ? size : Wrong(spec, size.message());
 }
 
+// Whether rules have an escape (\x of any length, \u, \U) of no code point: the library's parser
+// adds its digits up unchecked.
+bool HasLargeEscape(std::string_view rules) {
+  for (size_t i = 0; i + 1 < rules.size(); ++i) {
+    if (rules[i] != '\\') continue;
+    const char kind = rules[++i];
+    if (kind != 'x' && kind != 'u' && kind != 'U') continue;
+    const size_t end =
+        std::min(rules.find_first_not_of("0123456789abcdefABCDEF", i + 1), rules.size());
+    const size_t most = kind == 'x' ? end : std::min(end, i + 1 + (kind == 'u' ? 4 : 8));
+    uint32_t point = 0;
+    const auto [stop, error] =
+        std::from_chars(rules.data() + i + 1, rules.data() + most, point, 16);
+    if (error == std::errc::result_out_of_range || point > 0x10FFFF) return true;
+  }
+  return false;
+}
+
+Status CheckCalls(const GrammarSpec& spec) {
+  if (spec.calls.ways.empty()) return Wrong(spec, "has no function");
+  if (spec.calls.ways.size() > kWaysMax) {
+    return Wrong(spec, fmt::format("has {} functions; at most {} are taken", spec.calls.ways.size(),
+                                   kWaysMax));
+  }
+  for (const CallSpec::Way& way : spec.calls.ways) {
+    if (!way.schema.empty()) PENSTOCK_RETURN_IF_ERROR(CheckSchema(way.schema, spec.field));
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 size_t GrammarSpec::bytes() const {
   size_t bytes = text.size();
   for (const std::string& choice : choices) bytes += choice.size();
+  for (const CallSpec::Way& way : calls.ways) bytes += way.before.size() + way.schema.size();
   return bytes;
 }
 
 std::string GrammarSpec::Key() const {
   std::string key = fmt::format("{}:{}:{}", static_cast<int>(kind), text.size(), text);
-  for (const std::string& choice : choices) key += fmt::format("{}:{}", choice.size(), choice);
-  return key;
+  const auto add = [&key](const std::string& part) {
+    key += fmt::format("{}:{}", part.size(), part);
+  };
+  for (const std::string& choice : choices) add(choice);
+  if (calls.ways.empty()) return key;
+  for (const CallSpec::Way& way : calls.ways) {
+    add(way.before);
+    add(way.schema);
+  }
+  for (const std::string* part : {&calls.after, &calls.begin, &calls.end, &calls.separator}) {
+    add(*part);
+  }
+  return key + (calls.several ? "+" : "");
 }
 
 Status CheckSpec(const GrammarSpec& spec) {
@@ -66,8 +110,11 @@ Status CheckSpec(const GrammarSpec& spec) {
       return CheckChoices(spec);
     case GrammarKind::kRegex:
       return CheckPattern(spec);
+    case GrammarKind::kCalls:
+      return CheckCalls(spec);
     case GrammarKind::kRules: {
       if (spec.text.empty()) return Wrong(spec, "is empty");
+      if (HasLargeEscape(spec.text)) return Wrong(spec, "has an escape above \\U0010FFFF");
       const Status size = CheckPatternSize(spec.text, PatternKind::kRules);
       return size.ok() ? size : Wrong(spec, size.message());
     }
@@ -75,23 +122,26 @@ Status CheckSpec(const GrammarSpec& spec) {
   return Wrong(spec, "is of no known kind");
 }
 
+std::string Quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\u{:04x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
 std::string ChoiceRules(const std::vector<std::string>& choices) {
   std::string rules = "root ::= ";
   for (size_t i = 0; i < choices.size(); ++i) {
-    if (i > 0) rules += " | ";
-    rules += '"';
-    for (const char c : choices[i]) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (c == '"' || c == '\\') {
-        rules += '\\';
-        rules += c;
-      } else if (byte < 0x20 || byte == 0x7f) {
-        rules += fmt::format("\\x{:02x}", byte);
-      } else {
-        rules += c;
-      }
-    }
-    rules += '"';
+    rules += (i > 0 ? " | " : "") + Quoted(choices[i]);
   }
   return rules + "\n";
 }

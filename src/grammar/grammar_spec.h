@@ -16,6 +16,7 @@ enum class GrammarKind {
   kRegex,       // a regular expression that the whole text matches
   kChoice,      // one of some texts
   kRules,       // rules in EBNF, as GBNF of llama.cpp has it; the rule `root` is the text
+  kCalls,       // calls of functions, in the words of a model
 };
 
 // All texts of a spec together.
@@ -25,11 +26,27 @@ inline constexpr size_t kChoicesMax = 10'000;
 // Repetitions of a character or an item, in schemas, patterns and rules.
 inline constexpr int kRepeatsMax = 4096;
 
+// One or more calls, each in one of these ways.
+struct CallSpec {
+  struct Way {
+    std::string before;  // what stands before the arguments: the function's name, too
+    std::string schema;  // of the arguments; "": none are taken
+  };
+  std::vector<Way> ways;
+  std::string after;       // the arguments of each call
+  std::string begin, end;  // of all calls together
+  std::string separator;   // between two calls
+  bool several = true;     // else there is one call
+};
+// Functions of a request, of which one may be called.
+inline constexpr size_t kWaysMax = 256;
+
 struct GrammarSpec {
   GrammarKind kind = GrammarKind::kJson;
   std::string text;                  // the schema, the pattern or the rules
   std::vector<std::string> choices;  // of kChoice
   std::string field;                 // of the request, for errors: "response_format"
+  CallSpec calls;                    // of kCalls
 
   size_t bytes() const;
   // Equal for equal specs, whatever their field, and for no others.
@@ -40,6 +57,8 @@ struct GrammarSpec {
 // and so is what is over a bound. kInvalidArgument with the spec's field.
 Status CheckSpec(const GrammarSpec& spec);
 
+// A text in EBNF.
+std::string Quoted(std::string_view text);
 // The rules, in EBNF, of a text that is one of these.
 std::string ChoiceRules(const std::vector<std::string>& choices);
 

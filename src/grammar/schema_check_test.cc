@@ -86,6 +86,10 @@ TEST(SpecCheckTest, Bounds) {
   EXPECT_THAT(refused(GrammarKind::kRegex, "\"(a{300}){300}\""), HasSubstr("written out"));
   EXPECT_EQ(refused(GrammarKind::kRules, R"(root ::= "(((a{9999}" [({] "x"{3})"), "");
   EXPECT_THAT(refused(GrammarKind::kRegex, std::string(100, '(')), HasSubstr("nested"));
+  for (const char* rules : {R"(root ::= "\x41888888888888")", R"(root ::= [\UFFFFFFFF])"}) {
+    EXPECT_THAT(refused(GrammarKind::kRules, rules), HasSubstr("escape")) << rules;
+  }
+  EXPECT_EQ(refused(GrammarKind::kRules, R"(root ::= "\\xFFFFFFFFFF" [\U0010FFFF\u00e4])"), "");
   EXPECT_THAT(CheckSpec({GrammarKind::kChoice, "", {}, "f"}).message(), HasSubstr("no choice"));
   EXPECT_THAT(CheckSpec({GrammarKind::kChoice, "", {""}, "f"}).message(), HasSubstr("empty"));
 }

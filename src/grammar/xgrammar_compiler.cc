@@ -5,8 +5,10 @@
 #include <xgrammar/matcher.h>
 
 #include <algorithm>
+#include <cctype>
 #include <ctime>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -177,6 +179,8 @@ class XCompiler final : public GrammarCompiler {
         return compiler_.CompileGrammar(ChoiceRules(spec.choices));
       case GrammarKind::kRules:
         return compiler_.CompileGrammar(spec.text);
+      case GrammarKind::kCalls:
+        return CompileCalls(spec);
     }
     throw std::runtime_error("no such kind");
   }
@@ -187,12 +191,16 @@ class XCompiler final : public GrammarCompiler {
     return *std::move(rules);
   }
 
-  // Our rules take the places of their constants, which stand inside of texts in double quotes.
   xgrammar::CompiledGrammar CompileSchema(const GrammarSpec& spec) {
-    auto rewritten = RewriteSchema(spec.text, spec.field);
+    return json_.CompileGrammar(SchemaGrammar(spec.text, spec.field));
+  }
+
+  // Our rules take the places of their constants, which stand inside of texts in double quotes.
+  static xgrammar::Grammar SchemaGrammar(const std::string& schema, const std::string& field) {
+    auto rewritten = RewriteSchema(schema, field);
     if (!rewritten.ok()) throw std::runtime_error(rewritten.status().message());
     const xgrammar::Grammar grammar = xgrammar::Grammar::FromJSONSchema(rewritten->schema);
-    if (rewritten->rules.empty()) return json_.CompileGrammar(grammar);
+    if (rewritten->rules.empty()) return grammar;
     std::string rules = grammar.ToString();
     for (const SchemaRules::Rule& rule : rewritten->rules) {
       std::string name = rule.constant;
@@ -206,7 +214,65 @@ class XCompiler final : public GrammarCompiler {
       }
       rules += name + " ::= " + rule.expression + "\n";
     }
-    return json_.CompileGrammar(rules);
+    return xgrammar::Grammar::FromEBNF(rules);
+  }
+
+  // All ways to call as one rule, which the text repeats.
+  xgrammar::CompiledGrammar CompileCalls(const GrammarSpec& spec) {
+    const auto literal = [](const std::string& text) {
+      return xgrammar::Grammar::FromEBNF("root ::= " + Quoted(text) + "\n");
+    };
+    std::vector<xgrammar::Grammar> ways;
+    for (const CallSpec::Way& way : spec.calls.ways) {
+      xgrammar::Grammar arguments =
+          way.schema.empty() ? literal("{}") : SchemaGrammar(way.schema, spec.field);
+      ways.push_back(
+          xgrammar::Grammar::Concat({literal(way.before), arguments, literal(spec.calls.after)}));
+    }
+    const std::string call = WithRoot(xgrammar::Grammar::Union(ways).ToString(), "penstock_call");
+    std::string root = "root ::= " + Quoted(spec.calls.begin) + " penstock_call ";
+    if (spec.calls.several) root += "(" + Quoted(spec.calls.separator) + " penstock_call)* ";
+    return Calls().CompileGrammar(root + Quoted(spec.calls.end) + "\n" + call);
+  }
+
+  // The rules with another name for `root`, which may stand in texts and classes as well.
+  static std::string WithRoot(const std::string& rules, const std::string& name) {
+    constexpr std::string_view kRoot = "root";
+    const auto is_word = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-';
+    };
+    std::string out;
+    char closes = 0;
+    for (size_t i = 0; i < rules.size(); ++i) {
+      const char c = rules[i];
+      const bool begins = closes == 0 && rules.compare(i, kRoot.size(), kRoot) == 0 &&
+                          (i == 0 || !is_word(rules[i - 1])) &&
+                          (i + kRoot.size() >= rules.size() || !is_word(rules[i + kRoot.size()]));
+      if (begins) {
+        out += name;
+        i += kRoot.size() - 1;
+        continue;
+      }
+      out += c;
+      if (closes != 0 && c == '\\' && i + 1 < rules.size()) {
+        out += rules[++i];
+      } else if (c == closes) {
+        closes = 0;
+      } else if (closes == 0 && (c == '"' || c == '[')) {
+        closes = c == '"' ? '"' : ']';
+      }
+    }
+    return out;
+  }
+
+  // The compiler that knows the markers of calls; seldom needed, and large.
+  xgrammar::GrammarCompiler& Calls() {
+    if (!calls_) {
+      std::vector<std::string> tokens = WithoutControls(vocabulary_->tokens);
+      for (const auto& [id, text] : vocabulary_->markers) tokens[static_cast<size_t>(id)] = text;
+      calls_.emplace(Tokens(tokens, vocabulary_->ends), 1, /*cache_enabled=*/false);
+    }
+    return *calls_;
   }
 
   const std::shared_ptr<const GrammarVocabulary> vocabulary_;
@@ -215,6 +281,7 @@ class XCompiler final : public GrammarCompiler {
   // JSON needs no control characters but line breaks, and some rules of the library would let them
   // into its texts.
   xgrammar::GrammarCompiler json_;
+  std::optional<xgrammar::GrammarCompiler> calls_;
 };
 
 }  // namespace

@@ -134,11 +134,48 @@ TEST_F(CompilerTest, AnyObject) {
 }
 
 TEST_F(CompilerTest, ChoicesAreTexts) {
-  const GrammarSpec spec{GrammarKind::kChoice, "", {"a\"b\\", "a", "\n\xC3\xA4"}, "field"};
+  const GrammarSpec spec{GrammarKind::kChoice,
+                         "",
+                         {"a\"b\\", "a", "\n\xC3\xA4",
+                          "\x01"
+                          "88"},
+                         "field"};
   const auto made = compiler_->Compile(spec);
   ASSERT_TRUE(made.ok()) << made.status().message();
   for (const std::string& choice : spec.choices) EXPECT_TRUE(grammar::Takes(**made, choice));
   EXPECT_FALSE(grammar::Takes(**made, "a\"b"));
+}
+
+TEST_F(CompilerTest, CallsOfSeveralFunctions) {
+  GrammarSpec spec;
+  spec.kind = GrammarKind::kCalls;
+  spec.field = "tools";
+  spec.calls.ways = {
+      {R"({"name": "f", "arguments": )",
+       R"({"type":"object","properties":{"root":{"enum":["root","]"]}},"required":["root"]})"},
+      {R"({"name": "g", "arguments": )", ""},
+      {R"({"name": "h", "arguments": )",
+       R"({"type":"object","properties":{"s":{"type":"string","maxLength":2}}})"}};
+  spec.calls.begin = "[";
+  spec.calls.end = "]";
+  spec.calls.after = "}";
+  spec.calls.separator = ", ";
+  ASSERT_TRUE(CheckSpec(spec).ok());
+  for (const bool several : {true, false}) {
+    spec.calls.several = several;
+    const auto made = compiler_->Compile(spec);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    const auto takes = [&](const std::string& text) { return grammar::Takes(**made, text); };
+    EXPECT_TRUE(takes(R"([{"name": "f", "arguments": {"root": "root"}}])"));
+    EXPECT_TRUE(takes(R"([{"name": "g", "arguments": {}}])"));
+    EXPECT_TRUE(takes(R"([{"name": "h", "arguments": {"s": "ab"}}])"));
+    EXPECT_FALSE(takes(R"([{"name": "h", "arguments": {"s": "abc"}}])"));
+    EXPECT_FALSE(takes(R"([{"name": "f", "arguments": {}}])"));
+    EXPECT_FALSE(takes("[]"));
+    EXPECT_EQ(
+        takes(R"([{"name": "g", "arguments": {}}, {"name": "f", "arguments": {"root": "]"}}])"),
+        several);
+  }
 }
 
 TEST_F(CompilerTest, RollBackAndForced) {

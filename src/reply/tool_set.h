@@ -23,6 +23,7 @@ class ToolSet {
   explicit ToolSet(std::vector<ReplyTool> tools) : tools_(std::move(tools)) {}
 
   bool empty() const { return tools_.empty(); }
+  const std::vector<ReplyTool>& tools() const { return tools_; }
   // nullptr: there is none of that name.
   const ReplyTool* Find(std::string_view name) const;
 

@@ -95,13 +95,20 @@ Status ParseTools(const JsonObject& object, const RequestContext* context, api::
   PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, chat, &tools));
   const auto choice = object.Find("tool_choice");
   if (choice) {
-    std::string_view word;
-    if (!choice->Get(&word) || word == "required") {
-      return Status::InvalidArgument(
-          "'tool_choice' can be \"none\" or \"auto\"; that a tool is called cannot be enforced",
-          "tool_choice");
+    std::string_view word = "a function";
+    if (choice->is_object()) {
+      PENSTOCK_ASSIGN_OR_RETURN(const JsonObject named, object.GetObject("tool_choice"));
+      PENSTOCK_ASSIGN_OR_RETURN(const JsonObject function, named.GetObject("function"));
+      PENSTOCK_ASSIGN_OR_RETURN(request->required_tool, function.GetString("name"));
+      request->requires_call = true;
+    } else if (!choice->Get(&word) || (word != "none" && word != "auto" && word != "required")) {
+      return OneOf("tool_choice", "\"none\", \"auto\", \"required\" and a function", word);
     }
-    if (word != "none" && word != "auto") return OneOf("tool_choice", "\"none\", \"auto\"", word);
+    request->requires_call |= word == "required";
+    if (request->requires_call && tools.empty()) {
+      return Status::InvalidArgument("'tool_choice' asks for a call, and there are no 'tools'",
+                                     "tool_choice");
+    }
     if (word == "none") {
       chat->tools = {};
       tools.clear();

@@ -134,7 +134,7 @@ TEST(ParseChat, RefusesByName) {
           {R"("response_format":{"type":"json_object"},"tools":[{"type":"function","function":{"name":"f"}}])",
            "response_format"},
           {R"("tool_choice":"required")", "tool_choice"},
-          {R"("tool_choice":{"type":"function"})", "tool_choice"},
+          {R"("tool_choice":{"type":"function"})", "tool_choice.function"},
           {R"("tool_choice":"some")", "tool_choice"},
           {R"("functions":[{}])", "functions"},
           {R"("function_call":"auto")", "function_call"},

@@ -95,13 +95,18 @@ Status ParseTypes(const JsonObject& object, int version, std::vector<EmbeddingFo
   return Status::Ok();
 }
 
-// NONE leaves the tools out.
+// NONE leaves the tools out; REQUIRED: one is called.
 Status ParseToolChoice(const JsonObject& object, api::ChatPrompt* chat,
-                       std::vector<reply::ReplyTool>* tools) {
+                       std::vector<reply::ReplyTool>* tools, api::TextRequest* request) {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string choice, GetName(object, "tool_choice"));
   if (choice.empty()) return Status::Ok();
-  if (choice != "NONE")
-    return WrongField("tool_choice", "must be \"NONE\": calls cannot be enforced");
+  if (choice == "REQUIRED" && !tools->empty()) {
+    request->requires_call = true;
+    return Status::Ok();
+  }
+  if (choice != "NONE") {
+    return WrongField("tool_choice", "must be \"NONE\", or \"REQUIRED\" where there are tools");
+  }
   chat->tools = {};
   tools->clear();
   return Status::Ok();
@@ -234,7 +239,7 @@ Expected<TextCall> ParseCohereChat(const JsonObject& object, const RequestContex
   FitMessages(&chat.messages);
   std::vector<reply::ReplyTool> tools;
   PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, &chat, &tools));
-  PENSTOCK_RETURN_IF_ERROR(ParseToolChoice(object, &chat, &tools));
+  PENSTOCK_RETURN_IF_ERROR(ParseToolChoice(object, &chat, &tools, &request));
   PENSTOCK_RETURN_IF_ERROR(SetTools(std::move(tools), &request));
   PENSTOCK_RETURN_IF_ERROR(ParseThinking(object, &chat));
   api::GeneratePrompt prompt;

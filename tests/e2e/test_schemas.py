@@ -10,6 +10,36 @@ import pytest
 
 from conftest import ROOT, serving
 
+# Shows calls in the form of Hermes.
+TEMPLATE = """{% if tools %}{{ tools | tojson }}<tool_call>{"name": "f", "arguments": {}}</tool_call>{% endif %}\
+{% for message in messages %}{{ message.content }}
+{% endfor %}>"""
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "add",
+            "parameters": {
+                "type": "object",
+                "required": ["a", "b"],
+                "additionalProperties": False,
+                "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": 'say "hi"',
+            "parameters": {
+                "type": "object",
+                "required": ["how"],
+                "properties": {"how": {"enum": ["loud", "root", "]"]}},
+            },
+        },
+    },
+    {"type": "function", "function": {"name": "stop"}},
+]
 ASK = [{"role": "user", "content": "Say something."}]
 PERSON = {
     "type": "object",
@@ -36,7 +66,7 @@ def server(tmp_path_factory):
     shutil.copytree(ROOT / "tests" / "golden" / "decoders" / "llama", folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1024}))
-    (folder / "chat_template.jinja").write_text("{% for message in messages %}{{ message.content }}\n{% endfor %}>")
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
     with serving("--model", f"tiny={folder}") as started:
         answer = started.post("/v1/completions", {"model": "tiny", "prompt": "a", "guided_choice": ["b"]})
         if answer.status_code != 200 and "XGrammar" in answer.text:
@@ -172,3 +202,60 @@ def test_logprobs_are_those_of_the_free_model(server):
         free["top_logprobs"][0].items()
     ) <= set(held["top_logprobs"][0].items())
     assert held["tokens"][0].isdigit()
+
+
+def check_calls(calls):
+    schemas = {tool["function"]["name"]: tool["function"].get("parameters", {}) for tool in TOOLS}
+    for call in calls:
+        jsonschema.validate(json.loads(call["function"]["arguments"]), schemas[call["function"]["name"]])
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_required_calls_hold_to_their_schemas(server, parallel):
+    named = set()
+    for seed in range(12):
+        choice = chat(server, seed=seed, tools=TOOLS, tool_choice="required", parallel_tool_calls=parallel)[0]
+        assert choice["finish_reason"] in ("tool_calls", "length"), choice
+        if choice["finish_reason"] == "tool_calls":
+            calls = choice["message"]["tool_calls"]
+            check_calls(calls)
+            assert not choice["message"]["content"] and (parallel or len(calls) == 1)
+            named |= {call["function"]["name"] for call in calls}
+    assert len(named) > 1
+
+
+def test_a_named_function_is_called(server):
+    for name in ("add", 'say "hi"', "stop"):
+        choice = chat(server, seed=1, tools=TOOLS, tool_choice={"type": "function", "function": {"name": name}})[0]
+        assert [call["function"]["name"] for call in choice["message"]["tool_calls"]] == [name]
+        check_calls(choice["message"]["tool_calls"])
+
+
+def test_required_calls_are_streamed_whole(server):
+    body = {
+        "model": "tiny",
+        "messages": ASK,
+        "temperature": 1.2,
+        "seed": 4,
+        "max_tokens": 300,
+        "tools": TOOLS,
+        "tool_choice": "required",
+    }
+    whole = server.post("/v1/chat/completions", body).json()["choices"][0]["message"]["tool_calls"]
+    lines = server.post("/v1/chat/completions", {**body, "stream": True}).text.split("\n\n")
+    calls = {}
+    for line in lines:
+        if line.startswith("data: {"):
+            for delta in json.loads(line.removeprefix("data: "))["choices"][0]["delta"].get("tool_calls") or []:
+                call = calls.setdefault(delta["index"], {"name": "", "arguments": ""})
+                call["name"] += delta["function"].get("name") or ""
+                call["arguments"] += delta["function"].get("arguments") or ""
+    assert list(calls.values()) == [{key: call["function"][key] for key in ("name", "arguments")} for call in whole]
+
+
+def test_a_tool_whose_schema_cannot_be_enforced_is_refused(server):
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "not": {}}}}
+    answer = server.post(
+        "/v1/chat/completions", {"model": "tiny", "messages": ASK, "tools": [tool], "tool_choice": "required"}
+    )
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == "tools", answer.text
