@@ -140,17 +140,11 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   }
 
   WorkerPool::Turn PrepareNext() {
-    if (request_->requires_call) {
-      Status set = RequireCalls();
-      if (!set.ok()) {
-        Refuse(std::move(set));
-        return WorkerPool::Turn::kDone;
-      }
-    }
-    if (request_->grammar) return GetGrammar();
     Status status;
     try {
       status = context_.CheckWanted(Clock::now());
+      if (status.ok() && request_->requires_call) status = RequireCalls();
+      if (status.ok() && request_->grammar) return GetGrammar();
       if (status.ok()) status = Prepare(&request_->prompts[next_]);
       if (status.ok() && ++next_ < request_->prompts.size()) {
         return IsLong() ? WorkerPool::Turn::kAgainLong : WorkerPool::Turn::kAgain;
@@ -178,7 +172,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   // No job was handed over.
   void Refuse(Status status) {
     jobs_.clear();
-    std::exchange(answer_, nullptr)(std::move(status));
+    if (const auto answer = std::exchange(answer_, nullptr)) answer(std::move(status));
   }
   // A job has ended, or the hand-over is done; the last one ends the request.
   void DropOne();

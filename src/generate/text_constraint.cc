@@ -9,7 +9,7 @@
 namespace penstock::generate {
 namespace {
 
-// Where more tokens are allowed there is no text that must come: all would begin alike.
+// Forced text is looked for where at most this number of tokens is allowed: they all begin alike.
 constexpr size_t kForcedTokensMax = 512;
 constexpr size_t kForcedBytesMax = 4096;
 

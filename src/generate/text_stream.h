@@ -47,8 +47,8 @@ class TextStream {
   // are not finite.
   Status Take(program::ProgramRun* run, size_t pick);
   Status Take(const sample::Logits& logits);
-  // After Take: tokens that the grammar leaves no choice of come next, and need no logits. Chooses
-  // the next of them; false: there is none.
+  // After Take: takes the next token that the grammar forces, which needs no logits. False: the next
+  // token is a choice.
   Expected<bool> TakeForced();
 
   // Of the last Take.

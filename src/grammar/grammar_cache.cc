@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/exception_status.h"
+#include "common/log.h"
 #include "common/seeded_hash.h"
 
 namespace penstock::grammar {
@@ -133,7 +134,11 @@ void GrammarCache::Impl::Main() {
     Waiting one = std::move(queue.front());
     queue.pop_front();
     lock.unlock();
-    Serve(std::move(one));
+    try {
+      Serve(std::move(one));
+    } catch (...) {  // memory ran out on the way; who waits is told that the request is lost
+      LogWarn("a grammar was compiled in vain: {}", ExceptionStatus().message());
+    }
     lock.lock();
   }
   std::deque<Waiting> left = std::exchange(queue, {});

@@ -140,7 +140,7 @@ Status ParseThink(const JsonObject& object, api::ChatPrompt* chat) {
   return Status::Ok();
 }
 
-// "json", or a schema; "" is none.
+// Reads `format`: "json" or a schema. An empty text leaves the answer free.
 Status ReadFormat(const JsonObject& object, api::TextRequest* request) {
   std::string_view word;
   if (!object["format"].Get(&word)) {
