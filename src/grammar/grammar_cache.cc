@@ -136,7 +136,7 @@ void GrammarCache::Impl::Main() {
     lock.unlock();
     try {
       Serve(std::move(one));
-    } catch (...) {  // memory ran out on the way; who waits is told that the request is lost
+    } catch (...) {  // memory ran out on the way; the request gets its end from FeedEnd
       LogWarn("a grammar was compiled in vain: {}", ExceptionStatus().message());
     }
     lock.lock();
