@@ -67,13 +67,14 @@ Status CheckCalls(const GrammarSpec& spec) {
   for (const CallSpec::Way& way : spec.calls.ways) {
     if (!way.schema.empty()) PENSTOCK_RETURN_IF_ERROR(CheckSchema(way.schema, spec.field));
   }
-  return Status::Ok();
+  if (spec.calls.otherwise.empty()) return Status::Ok();
+  return CheckSchema(spec.calls.otherwise, spec.field);
 }
 
 }  // namespace
 
 size_t GrammarSpec::bytes() const {
-  size_t bytes = text.size();
+  size_t bytes = text.size() + calls.otherwise.size();
   for (const std::string& choice : choices) bytes += choice.size();
   for (const CallSpec::Way& way : calls.ways) bytes += way.before.size() + way.schema.size();
   return bytes;
@@ -90,7 +91,8 @@ std::string GrammarSpec::Key() const {
     add(way.before);
     add(way.schema);
   }
-  for (const std::string* part : {&calls.after, &calls.begin, &calls.end, &calls.separator}) {
+  for (const std::string* part :
+       {&calls.after, &calls.begin, &calls.end, &calls.separator, &calls.otherwise}) {
     add(*part);
   }
   return key + (calls.several ? "+" : "");

@@ -37,6 +37,7 @@ struct CallSpec {
   std::string begin, end;  // of all calls together
   std::string separator;   // between two calls
   bool several = true;     // else there is one call
+  std::string otherwise;   // a schema to which the text may hold instead; "": it is calls
 };
 // Functions of a request, of which one may be called.
 inline constexpr size_t kWaysMax = 256;

@@ -11,8 +11,8 @@
 namespace penstock::grammar {
 namespace {
 
-// A character of a JSON string that is written as it is.
-constexpr std::string_view kPlainCharacter = R"([^\x00-\x1f"\\])";
+// A character of a JSON string that is written as it is: no control, no half of a surrogate pair.
+constexpr std::string_view kPlainCharacter = R"([^\x00-\x1f"\\\U0000D800-\U0000DFFF])";
 // So many characters are counted by states of their own, whose masks are made beforehand; more are
 // counted in runs of that length.
 constexpr int64_t kCountedRun = 128;

@@ -170,7 +170,8 @@ class XCompiler final : public GrammarCompiler {
   xgrammar::CompiledGrammar CompileSpec(const GrammarSpec& spec) {
     switch (spec.kind) {
       case GrammarKind::kJson:
-        return json_.CompileJSONSchema(R"({"type":"object","additionalProperties":true})");
+        return json_.CompileGrammar(
+            SchemaGrammar(R"({"type":"object","additionalProperties":true})", spec.field));
       case GrammarKind::kJsonSchema:
         return CompileSchema(spec);
       case GrammarKind::kRegex:
@@ -195,13 +196,31 @@ class XCompiler final : public GrammarCompiler {
     return json_.CompileGrammar(SchemaGrammar(spec.text, spec.field));
   }
 
+  // The library's rules of a string take halves of surrogate pairs, as characters and as escapes;
+  // strict parsers of JSON refuse both. A backslash of the schema's own texts is printed as two.
+  static std::string WithoutHalfPairs(std::string rules) {
+    constexpr std::string_view kPlain = R"([^\0-\x1f\"\\\r\n)";
+    constexpr std::string_view kHalves = R"(\U0000D800-\U0000DFFF)";
+    for (size_t at = 0; (at = rules.find(kPlain, at)) != std::string::npos;) {
+      at += kPlain.size();
+      rules.insert(at, kHalves);
+    }
+    constexpr std::string_view kEscape = "basic_escape ::= ";
+    const size_t begin = rules.find(kEscape);
+    if (begin == std::string::npos) return rules;
+    const size_t end = rules.find('\n', begin);
+    return rules.replace(begin, end - begin, R"(basic_escape ::= ["\\/bfnrt] | "u" penstock_unit
+penstock_hex ::= [0-9A-Fa-f]
+penstock_unit ::= [0-9A-CE-Fa-ce-f] penstock_hex{3} | [Dd] [0-7] penstock_hex{2} | penstock_pair
+penstock_pair ::= [Dd] [89ABab] penstock_hex{2} "\\u" [Dd] [C-Fc-f] penstock_hex{2})");
+  }
+
   // Our rules take the places of their constants, which stand inside of texts in double quotes.
   static xgrammar::Grammar SchemaGrammar(const std::string& schema, const std::string& field) {
     auto rewritten = RewriteSchema(schema, field);
     if (!rewritten.ok()) throw std::runtime_error(rewritten.status().message());
-    const xgrammar::Grammar grammar = xgrammar::Grammar::FromJSONSchema(rewritten->schema);
-    if (rewritten->rules.empty()) return grammar;
-    std::string rules = grammar.ToString();
+    std::string rules =
+        WithoutHalfPairs(xgrammar::Grammar::FromJSONSchema(rewritten->schema).ToString());
     for (const SchemaRules::Rule& rule : rewritten->rules) {
       std::string name = rule.constant;
       std::replace(name.begin(), name.end(), '-', '_');
@@ -232,7 +251,12 @@ class XCompiler final : public GrammarCompiler {
     const std::string call = WithRoot(xgrammar::Grammar::Union(ways).ToString(), "penstock_call");
     std::string root = "root ::= " + Quoted(spec.calls.begin) + " penstock_call ";
     if (spec.calls.several) root += "(" + Quoted(spec.calls.separator) + " penstock_call)* ";
-    return Calls().CompileGrammar(root + Quoted(spec.calls.end) + "\n" + call);
+    xgrammar::Grammar calls =
+        xgrammar::Grammar::FromEBNF(root + Quoted(spec.calls.end) + "\n" + call);
+    if (!spec.calls.otherwise.empty()) {
+      calls = xgrammar::Grammar::Union({calls, SchemaGrammar(spec.calls.otherwise, spec.field)});
+    }
+    return Calls().CompileGrammar(calls);
   }
 
   // The rules with another name for `root`, which may stand in texts and classes as well.

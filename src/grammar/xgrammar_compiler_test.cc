@@ -133,6 +133,26 @@ TEST_F(CompilerTest, AnyObject) {
   EXPECT_FALSE(grammar::Takes(*grammar, "[1]"));
 }
 
+// simdjson, serde_json and others refuse what holds half of a surrogate pair.
+TEST_F(CompilerTest, NoHalfPairs) {
+  for (const std::string schema :
+       {R"({"type":"string"})", R"({"type":"string","maxLength":20})", R"({})"}) {
+    const auto grammar = Compile(GrammarKind::kJsonSchema, schema);
+    ASSERT_NE(grammar, nullptr);
+    const auto takes = [&](const std::string& text) {
+      return grammar::Takes(*grammar, '"' + text + '"');
+    };
+    EXPECT_TRUE(takes("\xF0\x9F\x98\x80 \xED\x9F\xBF \xEE\x80\x80")) << schema;
+    EXPECT_FALSE(takes("\xED\xA0\x80")) << schema;
+    EXPECT_FALSE(takes("\xED\xBF\xBF")) << schema;
+    const bool escapes = schema.find("maxLength") == std::string::npos;
+    EXPECT_EQ(takes(R"(\ud83d\uDE00 \u00e9 \uD7ff \uE000)"), escapes) << schema;
+    for (const char* half : {R"(\ud83d)", R"(\ude00)", R"(\uD83D\u0041)", R"(\uDBFF\n)"}) {
+      EXPECT_FALSE(takes(half)) << schema << half;
+    }
+  }
+}
+
 TEST_F(CompilerTest, ChoicesAreTexts) {
   const GrammarSpec spec{GrammarKind::kChoice,
                          "",
@@ -176,6 +196,29 @@ TEST_F(CompilerTest, CallsOfSeveralFunctions) {
         takes(R"([{"name": "g", "arguments": {}}, {"name": "f", "arguments": {"root": "]"}}])"),
         several);
   }
+}
+
+TEST_F(CompilerTest, CallsOrAnAnswerOfASchema) {
+  GrammarSpec spec;
+  spec.kind = GrammarKind::kCalls;
+  spec.field = "tools";
+  // Rules of the same names on both sides.
+  const std::string schema = R"({"type":"object","properties":{"a":{"type":)";
+  spec.calls.ways = {{R"(<call>{"arguments": )", schema + R"("integer"}},"required":["a"]})"}};
+  spec.calls.after = "}</call>";
+  spec.calls.otherwise = schema + R"("string"}},"required":["a"]})";
+  ASSERT_TRUE(CheckSpec(spec).ok());
+  const auto made = compiler_->Compile(spec);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_TRUE(grammar::Takes(**made, R"(<call>{"arguments": {"a": 5}}</call>)"));
+  EXPECT_FALSE(grammar::Takes(**made, R"(<call>{"arguments": {"a": "b"}}</call>)"));
+  EXPECT_TRUE(grammar::Takes(**made, R"({"a": "b"})"));
+  EXPECT_FALSE(grammar::Takes(**made, R"({"a": 5})"));
+  GrammarSpec other = spec;
+  other.calls.otherwise.clear();
+  EXPECT_NE(other.Key(), spec.Key());
+  other.calls.otherwise = R"({"type":"array","uniqueItems":true})";
+  EXPECT_FALSE(CheckSpec(other).ok());
 }
 
 TEST_F(CompilerTest, RollBackAndForced) {
