@@ -89,6 +89,10 @@ void AddGenerationFlags(CommandLine* line, runtime::ModelOptions* flags) {
                  InRange(1, 1024), "Texts of a model that are generated at once; more wait.");
   generation.Switch("--prefix-cache,!--no-prefix-cache", flags->decode.prefix_cache,
                     "Keep keys and values of texts for others that begin alike, or not. [on]");
+  generation.Switch(
+      "--speculation,!--no-speculation", flags->decode.speculation,
+      "Guess tokens of a text that repeats its prompt or itself, and check several in "
+      "a step, where that pays. The text is the same. [on]");
   AddSamplingDefaultFlags(line, flags);
 }
 

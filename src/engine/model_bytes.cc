@@ -150,8 +150,10 @@ Expected<ModelNeeds> TextNeeds(const std::string& path, const DecoderEngineOptio
   const int32_t asked = options.model.context;
   plan.context = asked > 0 ? std::min(asked, files.config.context) : files.config.context;
   plan.cache_type = options.model.cache_type;
-  plan.logit_rows = options.scheduler.sequences_max;
-  plan.rows = generate::DecodeScheduler::kPromptRows + plan.logit_rows;
+  using generate::DecodeScheduler;
+  plan.rows = DecodeScheduler::kPromptRows + options.scheduler.sequences_max;
+  plan.logit_rows =
+      options.scheduler.sequences_max + DecodeScheduler::kScoredRows + DecodeScheduler::kDraftRows;
   plan.windowed = true;
   PENSTOCK_ASSIGN_OR_RETURN(ModelNeeds needs,
                             DecoderNeeds(files, {.dtype = options.model.dtype}, plan, backend));

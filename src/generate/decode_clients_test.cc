@@ -171,6 +171,7 @@ TEST_F(DecodeClientsTest, ClientsGetSharesByTheirWeights) {
 }
 
 // Texts that gave their places to another client's go on, and are the same.
+// With drafts, the client that gives a place up is next at once: it does not take the place back.
 TEST_F(DecodeClientsTest, TextsThatGaveTheirPlacesAreTheSame) {
   options_.sequences_max = 4;
   options_.cache_blocks = {40};

@@ -141,6 +141,7 @@ TEST_F(DecodeGrammarTest, NothingElseChangesATextThatIsHeld) {
 }
 
 TEST_F(DecodeGrammarTest, ForcedTokensTakeNoStepsOfTheirOwn) {
+  options_.speculation = false;
   options_.manual = true;
   for (const bool logprobs : {false, true}) {
     Start();

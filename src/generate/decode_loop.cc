@@ -19,8 +19,11 @@ namespace {
 // Others that had the processor are expected to ask for it again for so long.
 constexpr std::chrono::seconds kSharedFor{1};
 
-StepLimits LimitsOf(const DecodeSchedulerOptions& options, const TextModel& model) {
+StepLimits LimitsOf(const DecodeSchedulerOptions& options, const TextModel& model,
+                    const program::ProgramRun& run) {
   StepLimits limits;
+  if (options.speculation) limits.draft_rows_max = DecodeScheduler::kDraftRows;
+  limits.rope_switch = run.rope_switch();
   limits.rows_max = std::min(DecodeScheduler::kPromptRows, model.context()) + options.sequences_max;
   limits.scored_rows_max = DecodeScheduler::kScoredRows;
   limits.cost = options.cost;
@@ -45,7 +48,7 @@ DecodeScheduler::Impl::Impl(const TextModel* model_in, const DecodeSchedulerOpti
       gate(options.gate != nullptr ? options.gate : &own_gate),
       admission({options.max_queued_tokens, options.max_queued_rows}, &metrics, &work_ready),
       turn(gate, this),
-      former(LimitsOf(options, *model)),
+      former(LimitsOf(options, *model, *run)),
       released(static_cast<size_t>(std::ranges::max(options.cache_blocks))) {
   if (options.prefix_cache) prefixes.emplace(&pools);
   trial.emplace(&pools, prefixes ? &*prefixes : nullptr, model->context());
@@ -54,9 +57,10 @@ DecodeScheduler::Impl::Impl(const TextModel* model_in, const DecodeSchedulerOpti
   running.reserve(most);
   offsets.reserve(most + 1);
   sequences.reserve(most);
-  picks.reserve(most + size_t{kScoredRows});
-  wants.reserve(most + size_t{kScoredRows});
-  ids.reserve(static_cast<size_t>(LimitsOf(options, *model).rows_max));
+  const size_t picks_max = most + size_t{kScoredRows} + size_t{kDraftRows};
+  picks.reserve(picks_max);
+  wants.reserve(picks_max);
+  ids.reserve(static_cast<size_t>(LimitsOf(options, *model, *run).rows_max));
 }
 
 // --- Any thread -------------------------------------------------------------------------------
@@ -258,8 +262,8 @@ bool DecodeScheduler::Impl::StepOnce() {
     return true;
   }
   former.Observe(sched::Seconds(took));
-  admission.Drained({rows, static_cast<int64_t>(picks.size() - score_rows)}, sched::Seconds(took),
-                    1);
+  admission.Drained({rows - draft_rows, static_cast<int64_t>(picks.size() - score_rows)},
+                    sched::Seconds(took), 1);
   Charge(formed, sched::Seconds(took));
   Deliver(formed, done);
   series.sample_duration.Observe(sched::Seconds(Now() - done));
@@ -283,6 +287,7 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
   picks.clear();
   wants.clear();
   score_rows = 0;
+  draft_rows = 0;
   for (DecodeSequence* sequence : with) {
     sequence->logit_row = sequence->score_row = -1;
     if (sequence->rows == 0) continue;
@@ -303,8 +308,13 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
     sequences.push_back({cache.length(), cache.tables(), sequence->long_rope});
     if (sequence->rows < sequence->remaining()) continue;
     sequence->logit_row = static_cast<int32_t>(picks.size());
-    picks.push_back(static_cast<int32_t>(ids.size()) - 1);
-    wants.push_back(sequence->stream.want());
+    // The row of the last token, and those of the guessed ones.
+    const auto drafts = static_cast<int32_t>(sequence->drafts.size());
+    for (int32_t row = drafts; row >= 0; --row) {
+      picks.push_back(static_cast<int32_t>(ids.size()) - 1 - row);
+      wants.push_back(sequence->stream.want());
+    }
+    draft_rows += drafts;
   }
   PENSTOCK_RETURN_IF_ERROR(run->Run(
       {.ids = ids, .offsets = offsets, .cached = sequences, .picks = picks, .wants = wants}));
@@ -330,14 +340,17 @@ void DecodeScheduler::Impl::Deliver(const std::vector<DecodeSequence*>& with,
   // All caches first: what ends below leaves the lists.
   for (DecodeSequence* sequence : with) {
     if (sequence->rows == 0) continue;
-    if (sequence->rows > 1) series.prompt_tokens.Add(static_cast<uint64_t>(sequence->rows));
-    sequence->cache.Append(sequence->StepIds(&joined));
+    auto step_ids = sequence->StepIds(&joined);
+    // What was guessed is a part of the text once it has come true.
+    step_ids = step_ids.first(step_ids.size() - sequence->drafts.size());
+    if (step_ids.size() > 1) series.prompt_tokens.Add(step_ids.size());
+    sequence->cache.Append(step_ids);
   }
   for (size_t i = 0; i < running.size();) {
     DecodeSequence* const sequence = running[i].get();
     const size_t before = running.size();
     const bool wanted = sequence->score_row < 0 || GiveScores(sequence);
-    if (wanted && sequence->rows > 0 && sequence->logit_row >= 0) TakeToken(sequence, now);
+    if (wanted && sequence->rows > 0 && sequence->logit_row >= 0) TakeTokens(sequence, now);
     // One that ended is gone, perhaps with others of its job.
     i = running.size() == before ? i + 1 : 0;
   }
@@ -385,11 +398,29 @@ void DecodeScheduler::Impl::EndPrompt(const std::shared_ptr<TakenJob>& owner,
   EndJob(owner.get(), Status::Ok());
 }
 
-void DecodeScheduler::Impl::TakeToken(DecodeSequence* sequence, Clock::time_point now) {
+// The token of the sequence's row, and as long as guesses come true those of the rows after it.
+void DecodeScheduler::Impl::TakeTokens(DecodeSequence* sequence, Clock::time_point now) {
+  auto row = static_cast<size_t>(std::exchange(sequence->logit_row, -1));
+  sequence->rows = 0;
+  drafted.assign(sequence->drafts.begin(), sequence->drafts.end());
+  sequence->drafts.clear();
+  series.drafted_tokens.Add(drafted.size());
+  const size_t before = running.size();
+  for (const int32_t guess : drafted) {
+    const int32_t tokens = sequence->tokens();
+    TakeToken(sequence, row++, now);
+    // A text that ended is gone. Forced tokens were not guessed.
+    if (running.size() != before || sequence->tokens() != tokens + 1) return;
+    if (sequence->text.back() != guess) return;
+    sequence->cache.Append({&guess, 1});
+    series.accepted_tokens.Add();
+  }
+  TakeToken(sequence, row, now);
+}
+
+void DecodeScheduler::Impl::TakeToken(DecodeSequence* sequence, size_t row, Clock::time_point now) {
   // Ending the last sample frees the sequence, not the job.
   const std::shared_ptr<TakenJob> owner = sequence->owner;
-  const auto row = static_cast<size_t>(std::exchange(sequence->logit_row, -1));
-  sequence->rows = 0;
   if (owner->job->prompt_only) return EndPrompt(owner, now);
   Status status = Status::Ok();
   try {

@@ -74,6 +74,8 @@ DecodeTotals DecodeTotals::Since(const DecodeTotals& earlier) const {
   since.prompt_tokens = less(prompt_tokens, earlier.prompt_tokens);
   since.cached_tokens = less(cached_tokens, earlier.cached_tokens);
   since.generated_tokens = less(generated_tokens, earlier.generated_tokens);
+  since.drafted_tokens = less(drafted_tokens, earlier.drafted_tokens);
+  since.accepted_tokens = less(accepted_tokens, earlier.accepted_tokens);
   since.busy_s = less(busy_s, earlier.busy_s);
   since.first_tokens = less(first_tokens, earlier.first_tokens);
   since.first_token_s = less(first_token_s, earlier.first_token_s);
@@ -89,6 +91,8 @@ DecodeTotals DecodeMetrics::Read() const {
   totals.prompt_tokens = prompt_tokens.value();
   totals.cached_tokens = cached_tokens.value();
   totals.generated_tokens = generated_tokens.value();
+  totals.drafted_tokens = drafted_tokens.value();
+  totals.accepted_tokens = accepted_tokens.value();
   totals.busy_s = step_duration.sum();
   totals.first_tokens = CountOf(first_token);
   totals.first_token_s = first_token.sum();
@@ -121,6 +125,10 @@ DecodeMetrics DecodeMetrics::Of(metrics::Metrics* metrics, const std::string& mo
       counter("penstock_generate_cached_tokens_total",
               "Tokens of prompts whose keys and values were cached already."),
       counter("penstock_generate_tokens_total", "Tokens that were generated."),
+      counter("penstock_generate_drafted_tokens_total",
+              "Tokens that were guessed, and computed in a step with the one before."),
+      counter("penstock_generate_accepted_tokens_total",
+              "Guessed tokens that came true: each saves a step."),
       counter("penstock_generate_preemptions_total",
               "Sequences that gave up their cache for older ones, to be computed again."),
       counter("penstock_kv_evictions_total", "Blocks of cached prefixes that were given up."),

@@ -20,6 +20,8 @@ struct DecodeTotals {
   uint64_t prompt_tokens = 0;    // of these, those of prompts
   uint64_t cached_tokens = 0;    // of prompts, not computed
   uint64_t generated_tokens = 0;
+  uint64_t drafted_tokens = 0;
+  uint64_t accepted_tokens = 0;
   double busy_s = 0;  // the time of the steps
   uint64_t first_tokens = 0;
   double first_token_s = 0;  // from arrival, summed
@@ -57,6 +59,8 @@ struct DecodeMetrics {
   metrics::Counter& prompt_tokens;  // computed, those computed again after a preemption included
   metrics::Counter& cached_tokens;  // of prompts, found in the cache
   metrics::Counter& generated_tokens;
+  metrics::Counter& drafted_tokens;   // guessed
+  metrics::Counter& accepted_tokens;  // guessed ones that came true: each saves a step
   metrics::Counter& preemptions;
   metrics::Counter& evictions;
   metrics::Gauge& running;

@@ -89,12 +89,14 @@ bool DecodeScheduler::Impl::TryBegin(Priority priority, bool aged, Clock::time_p
     return true;
   }
   const bool interactive = priority == Priority::kInteractive;
+  // It takes the room that is made for it: were the next text looked for again, that could be the
+  // one that gave its place up, without end.
   if (running.size() >= static_cast<size_t>(options.sequences_max)) {
-    return interactive && PreemptForClient(*job);
+    if (!interactive || !PreemptForClient(*job)) return false;
   }
   if (interactive && !FitsBeside(next)) return false;
-  if (!Fits(next, aged)) {
-    if (interactive) return PreemptBulk() || PreemptForClient(*job);
+  while (!Fits(next, aged)) {
+    if (interactive && (PreemptBulk() || PreemptForClient(*job))) continue;
     if (aged) KeepFor(next);
     return false;
   }
@@ -141,7 +143,13 @@ Expected<std::unique_ptr<DecodeSequence>> DecodeScheduler::Impl::NewSequence(
                                                  prefixes ? &*prefixes : nullptr, model->context(),
                                                  std::move(memory));
     const size_t prompt = job.prompt.size();
-    made->text.reserve(MostTokens(*model, job.sampling, prompt) - prompt);
+    const size_t tokens_max = MostTokens(*model, job.sampling, prompt);
+    made->text.reserve(tokens_max - prompt);
+    made->tokens_max = static_cast<int32_t>(tokens_max);
+    if (options.speculation) {
+      made->ngrams.emplace(tokens_max);
+      made->drafts.reserve(kDraftRows);
+    }
     for (WaitingTexts& texts : waiting) texts.Reserve(texts.preempted() + running.size() + 1);
     made->FollowRope(*run);
     if (const DecodeSequence* const sibling = SiblingOf(next)) {
@@ -162,7 +170,9 @@ int64_t DecodeScheduler::Impl::TextBytes(const DecodeJob& job) const {
   const size_t prompt = job.prompt.size();
   const size_t more = MostTokens(*model, job.sampling, prompt) - prompt;
   const size_t blocks = CeilDiv(static_cast<size_t>(model->context()), size_t{kKvBlockTokens});
-  return kHeap +
+  const int64_t drafts =
+      options.speculation ? NgramDraft::HeapBytes(prompt + more) + kDraftRows * sizeof(int32_t) : 0;
+  return kHeap + drafts +
          static_cast<int64_t>(sizeof(DecodeSequence) + more * sizeof(int32_t) +
                               pools.size() * (sizeof(BlockTable) + blocks * sizeof(int32_t))) +
          TextStream::HeapBytes(*model, job.sampling, prompt, job.grammar.grammar != nullptr);

@@ -93,13 +93,18 @@ Expected<std::unique_ptr<DecodeScheduler>> DecodeScheduler::Make(
       run == nullptr ? program::CacheGroups(model->decoder->program())
                      : std::vector<CacheGroup>(run->groups().begin(), run->groups().end());
   DecodeSchedulerOptions made = options;
+  // A state cannot be taken back to where a guess was wrong.
+  made.speculation = options.speculation && std::ranges::none_of(groups, [](const auto& group) {
+                       return group.kind == CacheKind::kState;
+                     });
   made.cache_blocks =
       CompleteBlocks(options.cache_blocks, groups, model->context(), options.sequences_max);
   if (run == nullptr) {
     program::PrepareOptions step;
     step.cache_type = model->cache_type;
     step.blocks = made.cache_blocks;
-    step.picks = options.sequences_max + std::min(kScoredRows, model->context());
+    step.picks = options.sequences_max + std::min(kScoredRows, model->context()) +
+                 (made.speculation ? kDraftRows : 0);
     step.rows = std::min(kPromptRows, model->context()) + options.sequences_max;
     PENSTOCK_ASSIGN_OR_RETURN(run, model->decoder->NewRun(step));
     if (!made.cost.known()) {

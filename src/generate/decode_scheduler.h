@@ -27,6 +27,10 @@
 //             back is kept for it; interactive texts begin beside it where they leave enough, and
 //             give way when nothing else runs. So it waits for the texts that ran before. The gate
 //             ages bulk work over all engines.
+//   drafts    A text that repeats itself or its prompt has rows for tokens that are guessed
+//             (generate/ngram_draft.h), where the chance that they come true pays for them. Tokens
+//             are chosen row after row as ever, and rows behind the first guess that was wrong are
+//             thrown away; so a text is the same with and without them.
 //   samples   of one prompt wait until the first has run it, and take no place before.
 //   memory    Blocks of the cache are taken as sequences grow. Where none is left, the newest bulk
 //             sequence gives its blocks back, and without bulk the newest of all; it is recomputed
@@ -71,6 +75,7 @@ struct DecodeSchedulerOptions {
   // of one text of the whole context. None or 0 for a later group: see ChooseCacheBlocks.
   std::vector<int32_t> cache_blocks = {};
   bool prefix_cache = true;
+  bool speculation = true;  // drafts, where the model has no recurrent layers
   // After so long idle, pages of the cache that hold no prefix are given back; 0: never.
   double idle_release_s = 60;
   StepCost cost;                      // fitted; empty: a fixed number of prompt tokens a step
@@ -118,6 +123,8 @@ class DecodeScheduler {
   static constexpr int32_t kPromptRows = 512;
   // Of these, those that are scored: each has a row of logits as large as the vocabulary.
   static constexpr int32_t kScoredRows = 32;
+  // Rows of guessed tokens in one step.
+  static constexpr int32_t kDraftRows = 16;
 
   // `model` and `metrics` must outlive it. kResourceExhausted: no memory for cache or activations.
   // `run`: null but in tests and simulations.

@@ -89,7 +89,8 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   void Charge(const std::vector<DecodeSequence*>& formed, double seconds);
   bool GiveScores(DecodeSequence* sequence);
   void EndPrompt(const std::shared_ptr<TakenJob>& owner, Clock::time_point now);
-  void TakeToken(DecodeSequence* sequence, Clock::time_point now);
+  void TakeTokens(DecodeSequence* sequence, Clock::time_point now);
+  void TakeToken(DecodeSequence* sequence, size_t row, Clock::time_point now);
   Expected<bool> TakeForced(DecodeSequence* sequence);
   void EndText(DecodeSequence* sequence);
   void LetSamplesBegin(const std::shared_ptr<TakenJob>& owner);
@@ -142,6 +143,8 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   std::vector<int32_t> picks;
   std::vector<program::PickWant> wants;  // of each pick
   size_t score_rows = 0;                 // in the step
+  int32_t draft_rows = 0;                // in the step
+  std::vector<int32_t> drafted;          // guesses of one text, while its tokens are taken
   std::vector<GeneratedToken> scores;    // of one prompt, while they are given out
   std::vector<int32_t> released;         // blocks
   // The text that did not fit at the last look, and the blocks there were for it.

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "common/byte_budget.h"
 #include "common/request_context.h"
 #include "generate/decode_job.h"
+#include "generate/ngram_draft.h"
 #include "generate/text_stream.h"
 #include "kv/sequence.h"
 #include "sched/admission.h"
@@ -82,9 +84,12 @@ struct DecodeSequence {
   // did. More: it has a prompt to run, or was preempted.
   int32_t remaining() const { return tokens() - cache.length(); }
   bool decodes() const { return remaining() == 1; }
-  // The ids of the step that is formed.
+  // The ids of the step that is formed, guessed ones last.
   std::span<const int32_t> StepIds(std::vector<int32_t>* joined) const {
-    return Ids(cache.length(), rows, joined);
+    if (drafts.empty()) return Ids(cache.length(), rows, joined);
+    joined->assign(1, id(tokens() - 1));
+    joined->insert(joined->end(), drafts.begin(), drafts.end());
+    return *joined;
   }
   // Whether tokens of the prompt have yet to be scored. A row's logits score the token after it.
   bool scores() const {
@@ -120,9 +125,12 @@ struct DecodeSequence {
   const std::shared_ptr<TakenJob> owner;
   const int32_t sample;
   const std::unique_ptr<ScopedMemory> memory;  // null: not counted
+  int32_t tokens_max = 0;                      // of prompt and text
   TextStream stream;
   kv::Sequence cache;
-  std::vector<int32_t> text;      // ids
+  std::vector<int32_t> text;  // ids
+  std::optional<NgramDraft> ngrams;
+  std::vector<int32_t> drafts;    // guessed ids, in the step being formed
   bool long_rope = false;         // of each of its steps
   sched::FairShare::Place place;  // where it waits, if it gave its blocks back
   double turn_s = 0;              // of its prompt, while a step is formed: the lower, the sooner

@@ -20,10 +20,11 @@ DecodeSequence* FirstToGive(const std::vector<DecodeSequence*>& running) {
 }  // namespace
 
 void StepFormer::Add(DecodeSequence* sequence, int32_t rows) {
+  scored_ += sequence->ScoredRows(rows) - sequence->ScoredRows(sequence->rows);
+  rows_ += rows - sequence->rows;
+  work_ += StepCost::Work(rows, sequence->cache.length()) -
+           StepCost::Work(sequence->rows, sequence->cache.length());
   sequence->rows = rows;
-  scored_ += sequence->ScoredRows(rows);
-  rows_ += rows;
-  work_ += StepCost::Work(rows, sequence->cache.length());
   predicted_s_ = limits_.cost.Seconds(rows_, work_);
 }
 
@@ -32,9 +33,10 @@ void StepFormer::Remove(DecodeSequence* sequence) {
   rows_ -= sequence->rows;
   scored_ -= sequence->ScoredRows(sequence->rows);
   work_ -= StepCost::Work(sequence->rows, sequence->cache.length());
-  if (sequence->decodes()) --decoding_;
+  if (sequence->decodes()) decoding_ -= sequence->rows;
   predicted_s_ = limits_.cost.Seconds(rows_, work_);
   sequence->rows = 0;
+  sequence->drafts.clear();
 }
 
 int32_t StepFormer::Form(std::vector<DecodeSequence*>* running, const StepDemand& demand,
@@ -44,8 +46,16 @@ int32_t StepFormer::Form(std::vector<DecodeSequence*>* running, const StepDemand
   scored_ = 0;
   work_ = 0;
   predicted_s_ = 0;
-  for (DecodeSequence* sequence : *running) sequence->rows = 0;
+  for (DecodeSequence* sequence : *running) {
+    sequence->rows = 0;
+    sequence->drafts.clear();
+  }
   TakeDecoding(running, preempt);
+  // Whatever waits for the processor goes before guesses.
+  const bool alone = !demand.others_wait &&
+                     std::none_of(running->begin(), running->end(),
+                                  [](const auto* sequence) { return sequence->remaining() > 1; });
+  if (alone) TakeDrafts(*running);
   TakePrompts(running, demand, preempt);
   // Prompts that are cached in part may hold all blocks, so that none can go on.
   while (rows_ == 0 && running->size() > 1) {
@@ -85,6 +95,56 @@ void StepFormer::TakeDecoding(std::vector<DecodeSequence*>* running, const Preem
       Add(sequence, 1);
       ++decoding_;
     }
+  }
+}
+
+// How many guessed tokens pay: each saves, if it comes true, what a token takes without them, and
+// costs a row.
+int32_t StepFormer::DraftsOf(const DecodeSequence& sequence, int32_t most,
+                             double seconds_max) const {
+  const double chance = sequence.ngrams->chance();
+  if (chance <= 0) return 0;
+  if (!limits_.cost.known()) return chance < 0.5 ? 0 : most;
+  const double token_s = predicted_s_ / decoding_;
+  double reached = 1;  // the chance that all guesses so far come true
+  double saved_s = 0, best_s = 0;
+  int32_t best = 0;
+  for (int32_t count = 1; count <= most; ++count) {
+    reached *= chance;
+    saved_s += reached * token_s;
+    const double work = work_ + StepCost::Work(count, sequence.cache.length() + 1);
+    const double step_s = limits_.cost.Seconds(rows_ + count, work);
+    if (step_s > seconds_max) break;
+    const double gain_s = saved_s - (step_s - predicted_s_);
+    if (gain_s > best_s) {
+      best_s = gain_s;
+      best = count;
+    }
+  }
+  return best;
+}
+
+void StepFormer::TakeDrafts(const std::vector<DecodeSequence*>& running) {
+  int32_t left = limits_.draft_rows_max;
+  // Texts whose guesses fail wait for those of others no longer than for a prompt.
+  const double seconds_max = 2 * predicted_s_;
+  for (DecodeSequence* const sequence : running) {
+    if (left == 0) return;
+    if (sequence->rows != 1 || !sequence->decodes() || !sequence->ngrams) continue;
+    const int32_t tokens = sequence->tokens();
+    const NgramDraft::Token token = [sequence](int32_t at) { return sequence->id(at); };
+    sequence->ngrams->Follow(tokens, token);
+    int32_t most = std::min({left, limits_.rows_max - rows_, sequence->tokens_max - 1 - tokens});
+    if (limits_.rope_switch > 0 && !sequence->long_rope) {
+      most = std::min(most, limits_.rope_switch - tokens);
+    }
+    const int32_t count = DraftsOf(*sequence, most, seconds_max);
+    // Guesses take no blocks from others.
+    if (count <= 0 || !sequence->cache.Reserve(1 + count).ok()) continue;
+    sequence->ngrams->Guess(count, token, &sequence->drafts);
+    Add(sequence, 1 + count);
+    decoding_ += count;
+    left -= count;
   }
 }
 

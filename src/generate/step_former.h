@@ -13,6 +13,8 @@ namespace penstock::generate {
 struct StepLimits {
   int32_t rows_max = 1;
   int32_t scored_rows_max = 1;  // of prompts whose tokens are scored
+  int32_t draft_rows_max = 0;   // of guessed tokens
+  int32_t rope_switch = 0;      // as ProgramRun::rope_switch: no guess goes beyond it
   StepCost cost;
   // How long a step may take where sequences decode beside a prompt, if twice the step without the
   // prompt is less; also where others wait for the processor.
@@ -49,11 +51,15 @@ class StepFormer {
   static constexpr int32_t kChunkUnknown = 128;
 
   void TakeDecoding(std::vector<DecodeSequence*>* running, const Preempt& preempt);
+  void TakeDrafts(const std::vector<DecodeSequence*>& running);
+  // At most `most`, in a step of at most `seconds_max`.
+  int32_t DraftsOf(const DecodeSequence& sequence, int32_t most, double seconds_max) const;
   void TakePrompts(std::vector<DecodeSequence*>* running, const StepDemand& demand,
                    const Preempt& preempt);
   void OrderClients();
   int32_t ChunkOf(const DecodeSequence& sequence, double seconds) const;
   double Budget(const StepDemand& demand) const;
+  // Gives it rows, instead of those it has.
   void Add(DecodeSequence* sequence, int32_t rows);
   void Remove(DecodeSequence* sequence);
 
