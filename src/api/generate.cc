@@ -6,6 +6,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "api/fill_prompt.h"
 #include "api/request_checks.h"
 #include "api/service_impl.h"
 #include "cache/cache_salt.h"
@@ -25,6 +26,7 @@ constexpr size_t kLongPromptBytes = 256 << 10;
 constexpr int64_t kPrintedScoreBytes = 48, kPrintedTopBytes = 48, kHeapBytes = 64;
 
 size_t TextBytes(const GeneratePrompt& prompt) {
+  if (const auto* const fill = std::get_if<FillPrompt>(&prompt.value)) return FillBytes(*fill);
   const auto* const text = std::get_if<std::string>(&prompt.value);
   return text == nullptr ? 0 : text->size();
 }
@@ -114,8 +116,14 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
            TextBytes(request_->prompts[next_]) >= kLongPromptBytes;
   }
 
-  // Sets the grammar of a reply that is calls alone.
-  Status RequireCalls();
+  // Whether a grammar has calls: they are asked for, or may come in place of an answer of a form.
+  bool HoldsCalls() const {
+    return request_->requires_call ||
+           (request_->grammar && request_->grammar->kind != grammar::GrammarKind::kCalls &&
+            request_->tools != nullptr);
+  }
+  // Sets that grammar.
+  Status HoldCalls();
   // Has what the answer is held to checked and compiled: at once, or by another thread, which then
   // has a worker go on.
   WorkerPool::Turn GetGrammar() {
@@ -143,7 +151,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
     Status status;
     try {
       status = context_.CheckWanted(Clock::now());
-      if (status.ok() && request_->requires_call) status = RequireCalls();
+      if (status.ok() && HoldsCalls()) status = HoldCalls();
       if (status.ok() && request_->grammar) return GetGrammar();
       if (status.ok()) status = Prepare(&request_->prompts[next_]);
       if (status.ok() && ++next_ < request_->prompts.size()) {
@@ -274,6 +282,11 @@ Expected<std::vector<int32_t>> GenerateRun::Tokens(GeneratePrompt* prompt) {
   text::EncodeOptions options;
   options.add_special_tokens = prompt->add_special_tokens;
   options.stop = {context_.cancel.get(), context_.deadline};
+  if (const auto* const fill = std::get_if<FillPrompt>(&prompt->value)) {
+    if (request_->echoes_prompt) begun_.prompts.push_back(fill->prefix);
+    return FillTokens(model_->tokenizer(), *fill, options.stop,
+                      &request_->sampling.options.stop_token_ids);
+  }
   std::string rendered;
   ScopedMemory rendered_memory(context_.memory.get());
   const std::string* text = std::get_if<std::string>(&prompt->value);
@@ -312,23 +325,34 @@ Status GenerateRun::TakeScores(size_t tokens) {
   return context_.memory->Take(count * (kept + kHeapBytes + others * kept_top) + printed);
 }
 
-Status GenerateRun::RequireCalls() {
-  request_->requires_call = false;
+Status GenerateRun::HoldCalls() {
+  const bool required = std::exchange(request_->requires_call, false);
+  const char* const field = required ? "tool_choice" : "tools";
   const auto* const chat = std::get_if<ChatPrompt>(&request_->prompts.front().value);
   if (chat == nullptr || request_->tools == nullptr) {
-    return Status::InvalidArgument("'tool_choice' needs 'tools'", "tool_choice");
+    return Status::InvalidArgument(fmt::format("'{}' needs tools", field), field);
   }
   const auto markup = reply::CallMarkupOf(model_->reply_format(*chat));
   if (!markup) {
     return Status::InvalidArgument(
-        fmt::format("model '{}' writes calls in a form that cannot be enforced: 'tool_choice' can "
-                    "be \"auto\" or \"none\"",
-                    model_->name()),
-        "tool_choice");
+        required ? fmt::format("model '{}' writes calls in a form that cannot be enforced: "
+                               "'tool_choice' can be \"auto\" or \"none\"",
+                               model_->name())
+                 : fmt::format("model '{}' writes calls in a form that cannot be enforced, so '{}' "
+                               "is not supported beside 'tools'",
+                               model_->name(), request_->grammar->field),
+        field);
   }
   grammar::GrammarSpec spec;
   spec.kind = grammar::GrammarKind::kCalls;
   spec.field = "tools";
+  if (!required) {
+    // The answer's own form, where it does not call.
+    spec.calls.otherwise = request_->grammar->kind == grammar::GrammarKind::kJsonSchema
+                               ? std::move(request_->grammar->text)
+                               : R"({"type":"object","additionalProperties":true})";
+    spec.field += "', '" + request_->grammar->field;
+  }
   spec.calls.after = markup->after;
   spec.calls.begin = markup->begin;
   spec.calls.end = markup->end;
@@ -431,6 +455,7 @@ Status GenerateRun::Prepare(GeneratePrompt* prompt) {
                                         request_->samples, job->prompt.size());
   jobs_.push_back(std::move(job));
   CountTokens(tokens);
+  begun_.prompt_tokens += tokens;
   return Status::Ok();
 }
 
@@ -503,6 +528,16 @@ Status CheckGenerate(const TextRequest& request, const ServiceOptions& options) 
     if (const auto* const text = std::get_if<std::string>(&prompt.value)) {
       PENSTOCK_RETURN_IF_ERROR(CheckBytes(*text, prompt.field, options));
     }
+    if (const auto* const fill = std::get_if<FillPrompt>(&prompt.value)) {
+      const size_t bytes = FillBytes(*fill);
+      if (bytes > static_cast<size_t>(options.input_bytes)) {
+        return {StatusCode::kPayloadTooLarge,
+                fmt::format("{} and what is around it have {} bytes; the limit is {} "
+                            "(--max-input-bytes)",
+                            prompt.field, bytes, options.input_bytes),
+                prompt.field};
+      }
+    }
   }
   return Status::Ok();
 }
@@ -539,7 +574,17 @@ void RenderOne(const GenerateModel& model, RenderRequest* request, const Request
   try {
     auto text = model.Render(std::move(request->chat), context);
     if (!text.ok()) return answer(std::move(text).status());
-    answer(RenderResponse{*std::move(text)});
+    RenderResponse response{*std::move(text)};
+    if (request->counts_tokens) {
+      text::EncodeOptions options;
+      options.add_special_tokens = false;  // the template has them
+      options.stop = {context.cancel.get(), context.deadline};
+      text::Encoding encoding;
+      Status encoded = model.tokenizer().Encode(response.prompt, options, &encoding);
+      if (!encoded.ok()) return answer(std::move(encoded));
+      response.tokens = static_cast<int64_t>(encoding.ids.size());
+    }
+    answer(std::move(response));
   } catch (...) {
     answer(ExceptionStatus());
   }

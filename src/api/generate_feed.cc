@@ -154,6 +154,7 @@ GenerateEvent GenerateFeed::Read(Raw raw) {
     end.reason = raw.reason;
     end.stop_string = raw.stop_string;
     end.tokens = choice.tokens;
+    end.reasoning_tokens = choice.reasoning_tokens;
     ReadText(&choice, raw.text, &end.deltas);
     if (choice.parser) {
       choice.parser->Finish(&end.deltas);
@@ -162,6 +163,7 @@ GenerateEvent GenerateFeed::Read(Raw raw) {
     return end;
   }
   ++choice.tokens;
+  if (choice.parser && choice.parser->thinking()) ++choice.reasoning_tokens;
   GeneratedPart part;
   part.choice = raw.choice;
   ReadText(&choice, raw.text, &part.deltas);

@@ -73,6 +73,7 @@ class GenerateFeed {
   struct Choice {
     std::optional<reply::ReplyParser> parser;
     int32_t tokens = 0;
+    int32_t reasoning_tokens = 0;
   };
 
   Status Add(Raw raw);

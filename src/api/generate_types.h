@@ -37,9 +37,20 @@ struct ChatPrompt {
   std::string thinking_field;
 };
 
+// Two texts between which the model writes one.
+struct FillPrompt {
+  std::string prefix, suffix;
+  std::string begun;  // of the text between
+  // Files that stand before, for models that know where a file begins.
+  struct File {
+    std::string name, text;
+  };
+  std::vector<File> files;
+};
+
 struct GeneratePrompt {
-  // A text, token ids that are taken as they are, or a conversation.
-  std::variant<std::string, std::vector<int32_t>, ChatPrompt> value;
+  // A text, token ids that are taken as they are, a conversation, or two texts.
+  std::variant<std::string, std::vector<int32_t>, ChatPrompt, FillPrompt> value;
   // Counts for a text only: a conversation gets its special tokens from the template.
   bool add_special_tokens = true;
   std::string field = "prompt";  // for errors: "prompt", "prompt[2]", "messages"
@@ -121,6 +132,7 @@ struct TokenInfo : TokenText {
 struct GenerateBegun {
   std::string model;                 // the name that was asked for, else that of the model
   std::vector<std::string> prompts;  // echoes_prompt: their texts
+  int64_t prompt_tokens = 0;         // as GenerateUsage has them
 };
 
 // scores_prompt: the next tokens of a prompt. The first of all has no log-probability. All parts of
@@ -145,6 +157,7 @@ struct ChoiceEnd {
   int stop_string = -1;                   // that ended it; -1: none did
   int32_t tokens = 0;                     // generated, the end token included
   std::vector<reply::ReplyDelta> deltas;  // the last of the text, which was held back
+  int32_t reasoning_tokens = 0;           // of `tokens`, the ones in blocks of thinking
 };
 
 // From the time the model was there.
@@ -167,9 +180,11 @@ using GenerateEvent =
 struct RenderRequest {
   std::string model;
   ChatPrompt chat;
+  bool counts_tokens = false;
 };
 struct RenderResponse {
   std::string prompt;
+  int64_t tokens = 0;  // of the prompt, where they are counted
 };
 
 }  // namespace penstock::api

@@ -15,6 +15,7 @@ std::unique_ptr<Stream> Responder::Begin(HttpResponse head, std::function<void()
 const char* ReasonPhrase(int status) {
   static constexpr NumberName kPhrases[] = {{200, "OK"},
                                             {204, "No Content"},
+                                            {206, "Partial Content"},
                                             {304, "Not Modified"},
                                             {308, "Permanent Redirect"},
                                             {400, "Bad Request"},
@@ -25,6 +26,7 @@ const char* ReasonPhrase(int status) {
                                             {408, "Request Timeout"},
                                             {413, "Payload Too Large"},
                                             {415, "Unsupported Media Type"},
+                                            {416, "Range Not Satisfiable"},
                                             {417, "Expectation Failed"},
                                             {422, "Unprocessable Entity"},
                                             {424, "Failed Dependency"},

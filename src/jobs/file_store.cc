@@ -366,17 +366,6 @@ Status FileStore::Remove(const std::string& id, const std::string& owner) {
   return status;
 }
 
-Expected<std::string> FileStore::Read(const std::string& id, const std::string& owner,
-                                      uint64_t bytes_max) const {
-  PENSTOCK_ASSIGN_OR_RETURN(const StoredFile file, Get(id, owner));
-  if (file.bytes > bytes_max) {
-    return Status(StatusCode::kPayloadTooLarge,
-                  fmt::format("the file has {} bytes; the limit is {} (--max-response-bytes)",
-                              file.bytes, bytes_max));
-  }
-  return ReadRegularFile(PathOf(id), bytes_max);
-}
-
 std::string NewStoredId(std::string_view prefix) {
   std::random_device random;
   std::string id(prefix);

@@ -6,7 +6,7 @@
 //   DIR/files/<id>.json   what is known of it, written before the content may be found
 //
 // A file belongs to its owner (jobs/owner_key.h; "" where no key is asked for): to others it is
-// not there. Any thread. Add, Append, Truncate, Remove and Read block on the disk; no lock is held
+// not there. Any thread. Add, Append, Truncate and Remove block on the disk; no lock is held
 // meanwhile, so that Get and List do not.
 #pragma once
 
@@ -70,9 +70,6 @@ class FileStore {
   // Once it returns OK, the file is gone after a loss of power too. kNotFound. kUnavailable: the
   // disk; the file may be gone.
   Status Remove(const std::string& id, const std::string& owner);
-  // The whole content. kPayloadTooLarge: more than bytes_max.
-  Expected<std::string> Read(const std::string& id, const std::string& owner,
-                             uint64_t bytes_max) const;
   // The path of a file that exists.
   std::string PathOf(const std::string& id) const { return folder_ + "/" + id; }
 

@@ -88,7 +88,8 @@ class ReplyParser {
   void Finish(std::vector<ReplyDelta>* out);
 
   int calls() const { return calls_; }  // begun so far
-  size_t held_bytes() const;            // of text added and not given out yet
+  bool thinking() const { return state_ == State::kThinking; }
+  size_t held_bytes() const;  // of text added and not given out yet
 
  private:
   enum class State { kText, kThinking, kOpened, kCall };

@@ -28,7 +28,8 @@
 namespace penstock::routes {
 namespace {
 
-constexpr const char* kEndpoints[] = {"/v1/embeddings", "/v1/chat/completions", "/v1/completions"};
+constexpr const char* kEndpoints[] = {"/v1/embeddings", "/v1/chat/completions", "/v1/completions",
+                                      "/v1/responses"};
 constexpr std::chrono::milliseconds kBackOffMin{100};
 constexpr std::chrono::milliseconds kBackOffMax{5000};
 // A model that does not come is an error of the line in the end: after about two minutes.

@@ -30,7 +30,6 @@ constexpr RefusedField kChatRefused[] = {
     {"echo", ""},
 };
 constexpr RefusedField kCompletionRefused[] = {
-    {"suffix", ""},
     {"prompt_embeds", ""},
 };
 
@@ -206,6 +205,15 @@ Expected<TextCall> ParseCompletionCall(std::string_view body, const api::Service
   std::vector<api::Input> inputs;
   bool single = false;
   PENSTOCK_RETURN_IF_ERROR(ParseInputs(object, "prompt", limits, &inputs, &single));
+  PENSTOCK_ASSIGN_OR_RETURN(std::string suffix, object.GetStringOr("suffix", ""));
+  if (!suffix.empty()) {
+    if (inputs.size() != 1 || inputs[0].is_ids || request.echoes_prompt) {
+      return Status::InvalidArgument("'suffix' is for one prompt that is a text, without 'echo'",
+                                     "suffix");
+    }
+    request.prompts.push_back(FillBetween(std::move(inputs[0].text), std::move(suffix)));
+    return call;
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     api::GeneratePrompt prompt;
     prompt.add_special_tokens = special;
@@ -218,6 +226,15 @@ Expected<TextCall> ParseCompletionCall(std::string_view body, const api::Service
     request.prompts.push_back(std::move(prompt));
   }
   return call;
+}
+
+api::GeneratePrompt FillBetween(std::string prefix, std::string suffix) {
+  api::FillPrompt fill;
+  fill.prefix = std::move(prefix);
+  fill.suffix = std::move(suffix);
+  api::GeneratePrompt prompt;
+  prompt.value = std::move(fill);
+  return prompt;
 }
 
 Expected<api::RenderRequest> ParseApplyTemplate(std::string_view body,

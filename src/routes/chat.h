@@ -15,6 +15,7 @@
 #include "common/json.h"
 #include "common/status.h"
 #include "frontend/wire_names.h"
+#include "routes/fields.h"
 
 namespace penstock::routes {
 
@@ -27,12 +28,21 @@ struct TextCall {
   bool stream = false;
   bool include_usage = false;  // a streamed answer ends with the usage
   frontend::FieldNames names;  // native to wire, for errors of the service
+  IgnoredFields ignored;       // that the answer's header names
 };
+
+// Clients that were given an address alone send a placeholder for the model's name ("dummy",
+// "tgi"): then *name is emptied, which stands for the first that generates text, unless a model is
+// served under it.
+void ResolvePlaceholder(const api::Service& service, std::string* name);
 
 // `context`: of the request, which pays for what its conversation takes (chat_messages.h).
 Expected<TextCall> ParseChatCall(std::string_view body, const RequestContext* context = nullptr);
 Expected<TextCall> ParseCompletionCall(std::string_view body,
                                        const api::ServiceOptions& limits = {});
+
+// What stands between two texts is to be written.
+api::GeneratePrompt FillBetween(std::string prefix, std::string suffix);
 
 // {messages, tools, chat_template_kwargs, add_generation_prompt, continue_final_message, model}.
 Expected<api::RenderRequest> ParseApplyTemplate(std::string_view body,

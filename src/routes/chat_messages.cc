@@ -27,13 +27,19 @@ std::string Indexed(const std::string& path, size_t index) {
   return path + "[" + std::to_string(index) + "]";
 }
 
-// Returns the text member of a part, null if the part has none. Cohere's documents are
-// {"type": "document", "document": {"data": "..."}}.
+// Returns the text member of a part, null if the part has none. Documents are
+// {"type": "document", "document": {"data": "..."}} (Cohere) and
+// {"type": "document", "source": {"type": "text", "data": "..."}} (Anthropic).
 const chat::JsonValue* TextOfPart(const chat::JsonValue& part, const std::string& type) {
-  if (type == "text" || type == "input_text") return part.Find("text");
+  if (type == "text" || type == "input_text" || type == "output_text") return part.Find("text");
   if (type == "refusal" || type == "thinking") return part.Find(type);
-  const chat::JsonValue* const document = type == "document" ? part.Find("document") : nullptr;
-  return document == nullptr ? nullptr : document->Find("data");
+  if (type != "document") return nullptr;
+  const chat::JsonValue* const document = part.Find("document");
+  if (document != nullptr) return document->Find("data");
+  const chat::JsonValue* const source = part.Find("source");
+  const chat::JsonValue* const form = source == nullptr ? nullptr : source->Find("type");
+  const bool is_text = form != nullptr && form->string() != nullptr && *form->string() == "text";
+  return is_text ? source->Find("data") : nullptr;
 }
 
 // The text of a content's parts, each {"type": "text", "text": "..."} or a string. What the model
@@ -51,15 +57,18 @@ Expected<std::string> JoinParts(const chat::JsonValue::Array& parts, const std::
         return Wrong(at, "must be an object with a type");
       }
       const std::string& name = *type->string();
-      constexpr std::string_view kKnown[] = {"text", "input_text", "refusal", "thinking",
-                                             "document"};
-      if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown)) {
+      constexpr std::string_view kKnown[] = {"text",    "input_text", "output_text",
+                                             "refusal", "thinking",   "document"};
+      if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown) ||
+          (name == "thinking" && thinking == nullptr)) {
         return Wrong(at + ".type",
                      "\"" + name.substr(0, 40) + "\" is not supported; the models here read text");
       }
       const chat::JsonValue* const value = TextOfPart(parts[i], name);
       text = value == nullptr ? nullptr : value->string();
       if (text == nullptr) {
+        if (parts[i].Find("source") != nullptr)
+          return Wrong(at + ".source", "must be of type text");
         const char* const member = name == "document" ? ".document.data" : ".text";
         return Wrong(at + member, "must be a string");
       }
@@ -85,18 +94,22 @@ Status ReadContent(chat::JsonValue* message, const std::string& path) {
     return Status::Ok();
   }
   if (content->string() != nullptr) return Status::Ok();
-  if (content->array() == nullptr) {
-    return Wrong(path + ".content",
-                 std::string("must be a string or an array of parts, is ") + TypeOf(*content));
-  }
   std::string thinking;
   PENSTOCK_ASSIGN_OR_RETURN(std::string text,
-                            JoinParts(*content->array(), path + ".content", &thinking));
+                            TextOfContent(*content, path + ".content", &thinking));
   *content = chat::JsonValue(std::move(text));
   if (!thinking.empty() && message->Find("reasoning_content") == nullptr) {
     message->Set("reasoning_content", std::move(thinking));
   }
   return Status::Ok();
+}
+
+// What is not the JSON of an object stays the text it is.
+Expected<chat::JsonValue> ParseArguments(std::string text, const chat::JsonValue::Limits& limits) {
+  auto value = chat::JsonValue::Parse(text, limits);
+  if (!value.ok() && value.code() != StatusCode::kInvalidArgument) return value.status();
+  if (value.ok() && value->object() != nullptr) return value;
+  return chat::JsonValue(std::move(text));
 }
 
 Status ReadCalls(const chat::JsonValue::Limits& limits, chat::JsonValue* message,
@@ -114,10 +127,7 @@ Status ReadCalls(const chat::JsonValue::Limits& limits, chat::JsonValue* message
     }
     chat::JsonValue* const arguments = function->Find("arguments");
     if (arguments == nullptr || arguments->string() == nullptr) continue;
-    auto value = chat::JsonValue::Parse(*arguments->string(), limits);
-    // What is no JSON stays the text it is.
-    if (!value.ok() && value.code() != StatusCode::kInvalidArgument) return value.status();
-    if (value.ok() && value->object() != nullptr) *arguments = *std::move(value);
+    PENSTOCK_ASSIGN_OR_RETURN(*arguments, ParseArguments(std::move(*arguments->string()), limits));
   }
   return Status::Ok();
 }
@@ -150,6 +160,18 @@ Status ReadMessage(const chat::JsonValue::Limits& limits, chat::JsonValue* messa
   return Status::Ok();
 }
 
+}  // namespace
+
+Status CheckToolName(const chat::JsonValue* name, const std::string& path) {
+  if (name != nullptr && name->string() != nullptr && !name->string()->empty() &&
+      name->string()->size() <= api::kNameBytesMax) {
+    return Status::Ok();
+  }
+  return Wrong(path, "must be a string of 1 to " + std::to_string(api::kNameBytesMax) + " bytes");
+}
+
+namespace {
+
 Expected<reply::ReplyTool> ReadTool(const chat::JsonValue& tool, const std::string& path) {
   const chat::JsonValue* const type = tool.Find("type");
   if (type == nullptr || type->string() == nullptr || *type->string() != "function") {
@@ -157,11 +179,7 @@ Expected<reply::ReplyTool> ReadTool(const chat::JsonValue& tool, const std::stri
   }
   const chat::JsonValue* const function = tool.Find("function");
   const chat::JsonValue* const name = function == nullptr ? nullptr : function->Find("name");
-  if (name == nullptr || name->string() == nullptr || name->string()->empty() ||
-      name->string()->size() > api::kNameBytesMax) {
-    return Wrong(path + ".function.name",
-                 "must be a string of 1 to " + std::to_string(api::kNameBytesMax) + " bytes");
-  }
+  PENSTOCK_RETURN_IF_ERROR(CheckToolName(name, path + ".function.name"));
   const chat::JsonValue* const parameters = function->Find("parameters");
   const bool told = parameters != nullptr && parameters->object() != nullptr;
   return reply::ReplyTool{*name->string(), told ? parameters->Print() : ""};
@@ -182,9 +200,21 @@ chat::JsonValue::Limits LimitsOf(const char* field, const RequestContext* contex
 
 }  // namespace
 
+Expected<std::string> TextOfContent(const chat::JsonValue& content, const std::string& path,
+                                    std::string* thinking) {
+  if (content.string() != nullptr) return *content.string();
+  if (content.array() != nullptr) return JoinParts(*content.array(), path, thinking);
+  return Wrong(path, std::string("must be a string or an array of parts, is ") + TypeOf(content));
+}
+
 Expected<chat::JsonValue> ToJsonValue(JsonElement value, const char* field,
                                       const RequestContext* context, api::ChatPrompt* chat) {
   return chat::JsonValue::Copy(value, LimitsOf(field, context, chat));
+}
+
+Expected<chat::JsonValue> CallArguments(std::string text, const char* field,
+                                        const RequestContext* context, api::ChatPrompt* chat) {
+  return ParseArguments(std::move(text), LimitsOf(field, context, chat));
 }
 
 Status ReadMessages(const JsonObject& object, const RequestContext* context,
@@ -204,12 +234,12 @@ Status ReadMessages(const JsonObject& object, const RequestContext* context,
 
 Status SetTools(std::vector<reply::ReplyTool> tools, api::TextRequest* request) {
   if (tools.empty()) return Status::Ok();
-  if (request->grammar) {
-    const std::string& field = request->grammar->field;
-    return Wrong(
-        field,
-        "is not supported beside 'tools', whose calls have another form: set 'tool_choice' "
-        "to \"none\", or leave one of the two out");
+  using grammar::GrammarKind;
+  const auto& grammar = request->grammar;
+  if (grammar && grammar->kind != GrammarKind::kJson && grammar->kind != GrammarKind::kJsonSchema) {
+    return Wrong(grammar->field,
+                 "is not supported beside 'tools', unless it is JSON: set 'tool_choice' to "
+                 "\"none\", or leave one of the two out");
   }
   request->tools = std::make_shared<const reply::ToolSet>(std::move(tools));
   return Status::Ok();

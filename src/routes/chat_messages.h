@@ -24,6 +24,11 @@ inline constexpr size_t kMembersMax = 4096;
 Expected<chat::JsonValue> ToJsonValue(JsonElement value, const char* field,
                                       const RequestContext* context, api::ChatPrompt* chat);
 
+// The arguments of a call, as templates want them: JSON where `text` is that of an object, else the
+// text. `field`: for errors.
+Expected<chat::JsonValue> CallArguments(std::string text, const char* field,
+                                        const RequestContext* context, api::ChatPrompt* chat);
+
 // The field "messages": an array of objects with a role; its values are the template's to judge.
 // Other fields of a message stay as they are, but for these:
 //   content            a string, null, or parts of text, which are joined by line breaks; other
@@ -32,12 +37,21 @@ Expected<chat::JsonValue> ToJsonValue(JsonElement value, const char* field,
 //   reasoning_content, reasoning    where one is given, it stands for the other too
 Status ReadMessages(const JsonObject& object, const RequestContext* context, api::ChatPrompt* chat);
 
+// The text of a content: of a string, or of parts of text, which are joined by line breaks. Parts of
+// thinking are appended to *thinking; null: they are refused as others are. `path` names the
+// content in errors.
+Expected<std::string> TextOfContent(const chat::JsonValue& content, const std::string& path,
+                                    std::string* thinking);
+
+// kInvalidArgument: not a name that a tool may have. Null: there is none.
+Status CheckToolName(const chat::JsonValue* name, const std::string& path);
+
 // The field "tools": functions. `tools` may be null. Absent, null or empty: chat->tools stays null.
 Status ReadTools(const JsonObject& object, const RequestContext* context, api::ChatPrompt* chat,
                  std::vector<reply::ReplyTool>* tools);
 
-// Tools that the model may call, none perhaps. kInvalidArgument: the answer is held to a grammar as
-// well, in which calls have no place.
+// Tools that the model may call, none perhaps. kInvalidArgument: the answer is held to a pattern or
+// to rules as well, in which calls have no place.
 Status SetTools(std::vector<reply::ReplyTool> tools, api::TextRequest* request);
 
 }  // namespace penstock::routes

@@ -127,52 +127,51 @@ struct Refused {
 };
 
 TEST(ParseChat, RefusesByName) {
-  for (
-      const Refused& each : {
-          Refused{R"("response_format":{"type":"structural_tag"})", "response_format"},
-          {R"("response_format":{"type":"json_object"},"guided_regex":"a")", "guided_regex"},
-          {R"("response_format":{"type":"json_object"},"tools":[{"type":"function","function":{"name":"f"}}])",
-           "response_format"},
-          {R"("tool_choice":"required")", "tool_choice"},
-          {R"("tool_choice":{"type":"function"})", "tool_choice.function"},
-          {R"("tool_choice":"some")", "tool_choice"},
-          {R"("functions":[{}])", "functions"},
-          {R"("function_call":"auto")", "function_call"},
-          {R"("audio":{"voice":"x"})", "audio"},
-          {R"("modalities":["audio"])", "modalities"},
-          {R"("prediction":{"type":"content"})", "prediction"},
-          {R"("web_search_options":{"a":1})", "web_search_options"},
-          {R"("min_tokens":-1)", "min_tokens"},
-          {R"("min_tokens":3,"max_tokens":2)", "min_tokens"},
-          {R"("guided_regex":3)", "guided_regex"},
-          {R"("grammar":{})", "grammar"},
-          {R"("echo":true)", "echo"},
-          {R"("chat_template":"a")", "chat_template"},
-          {R"("best_of":2)", "best_of"},
-          {R"("n":0)", "n"},
-          {R"("n":17)", "n"},
-          {R"("temperature":2.5)", "temperature"},
-          {R"("top_k":-2)", "top_k"},
-          {R"("seed":"x")", "seed"},
-          {R"("seed":1.5)", "seed"},
-          {R"("stop":5)", "stop"},
-          {R"("stop":["a",5])", "stop[1]"},
-          {R"("stop_token_ids":[-1])", "stop_token_ids[0]"},
-          {R"("logit_bias":[1])", "logit_bias"},
-          {R"("logit_bias":{"-1":1})", "logit_bias.-1"},
-          {R"("logit_bias":{"1":"x"})", "logit_bias.1"},
-          {R"("max_tokens":0)", "max_tokens"},
-          {R"("max_completion_tokens":-1)", "max_completion_tokens"},
-          {R"("top_logprobs":2)", "top_logprobs"},
-          {R"("logprobs":3)", "logprobs"},
-          {R"("stream_options":{})", "stream_options"},
-          {R"("tools":[{"type":"x"}])", "tools[0].type"},
-          {R"("tools":[{"type":"function","function":{}}])", "tools[0].function.name"},
-          {R"("tools":{})", "tools"},
-          {R"("chat_template_kwargs":5)", "chat_template_kwargs"},
-          {R"("continue_final_message":true,"add_generation_prompt":true)",
-           "continue_final_message"},
-      }) {
+  for (const Refused& each : {
+           Refused{R"("response_format":{"type":"structural_tag"})", "response_format"},
+           {R"("response_format":{"type":"json_object"},"guided_regex":"a")", "guided_regex"},
+           {R"("guided_regex":"a","tools":[{"type":"function","function":{"name":"f"}}])",
+            "guided_regex"},
+           {R"("tool_choice":"required")", "tool_choice"},
+           {R"("tool_choice":{"type":"function"})", "tool_choice.function"},
+           {R"("tool_choice":"some")", "tool_choice"},
+           {R"("functions":[{}])", "functions"},
+           {R"("function_call":"auto")", "function_call"},
+           {R"("audio":{"voice":"x"})", "audio"},
+           {R"("modalities":["audio"])", "modalities"},
+           {R"("prediction":{"type":"content"})", "prediction"},
+           {R"("web_search_options":{"a":1})", "web_search_options"},
+           {R"("min_tokens":-1)", "min_tokens"},
+           {R"("min_tokens":3,"max_tokens":2)", "min_tokens"},
+           {R"("guided_regex":3)", "guided_regex"},
+           {R"("grammar":{})", "grammar"},
+           {R"("echo":true)", "echo"},
+           {R"("chat_template":"a")", "chat_template"},
+           {R"("best_of":2)", "best_of"},
+           {R"("n":0)", "n"},
+           {R"("n":17)", "n"},
+           {R"("temperature":2.5)", "temperature"},
+           {R"("top_k":-2)", "top_k"},
+           {R"("seed":"x")", "seed"},
+           {R"("seed":1.5)", "seed"},
+           {R"("stop":5)", "stop"},
+           {R"("stop":["a",5])", "stop[1]"},
+           {R"("stop_token_ids":[-1])", "stop_token_ids[0]"},
+           {R"("logit_bias":[1])", "logit_bias"},
+           {R"("logit_bias":{"-1":1})", "logit_bias.-1"},
+           {R"("logit_bias":{"1":"x"})", "logit_bias.1"},
+           {R"("max_tokens":0)", "max_tokens"},
+           {R"("max_completion_tokens":-1)", "max_completion_tokens"},
+           {R"("top_logprobs":2)", "top_logprobs"},
+           {R"("logprobs":3)", "logprobs"},
+           {R"("stream_options":{})", "stream_options"},
+           {R"("tools":[{"type":"x"}])", "tools[0].type"},
+           {R"("tools":[{"type":"function","function":{}}])", "tools[0].function.name"},
+           {R"("tools":{})", "tools"},
+           {R"("chat_template_kwargs":5)", "chat_template_kwargs"},
+           {R"("continue_final_message":true,"add_generation_prompt":true)",
+            "continue_final_message"},
+       }) {
     const auto call = ParseChatCall(std::string("{") + kHello + "," + each.fields + "}");
     ASSERT_FALSE(call.ok()) << each.fields;
     EXPECT_EQ(call.code(), StatusCode::kInvalidArgument) << each.fields;
@@ -242,11 +241,20 @@ TEST(ParseCompletion, PromptsOfAllKinds) {
        {Refused{R"({})", "prompt"},
         {R"({"prompt":"a","max_tokens":0})", "max_tokens"},
         {R"({"prompt":"a","echo":true,"max_tokens":-1})", "max_tokens"},
-        {R"({"prompt":"a","suffix":"b"})", "suffix"},
+        {R"({"prompt":["a","b"],"suffix":"c"})", "suffix"},
+        {R"({"prompt":"a","echo":true,"suffix":"c"})", "suffix"},
         {R"({"prompt":"a","logprobs":21})", "logprobs"},
         {R"({"prompt":"a","response_format":{"type":"json_schema"}})", "response_format.schema"}}) {
     EXPECT_EQ(ParseCompletionCall(each.fields).status().field(), each.field) << each.fields;
   }
+}
+
+TEST(Completion, FillsBetweenTwoTexts) {
+  const auto call = ParseCompletionCall(R"({"prompt":"a","suffix":"b"})");
+  ASSERT_TRUE(call.ok()) << call.status().ToString();
+  const auto& fill = std::get<api::FillPrompt>(call->request.prompts.at(0).value);
+  EXPECT_EQ(fill.prefix, "a");
+  EXPECT_EQ(fill.suffix, "b");
 }
 
 TEST(ApplyTemplate, TakesWhatATemplateReads) {

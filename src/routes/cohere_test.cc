@@ -3,23 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "routes/fields.h"
+#include "routes/print_test_util.h"
 
 namespace penstock::routes {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Parse>
-auto Parsed(Parse parse, const std::string& text) {
-  const auto body = RequestBody::Parse(text);
-  EXPECT_TRUE(body.ok()) << text;
-  if constexpr (std::is_invocable_v<Parse, const JsonObject&>) {
-    return parse(body->object());
-  } else {
-    return parse(body->object(), nullptr);  // the request's context
-  }
-}
 
 Expected<CohereEmbedCall> Embed(const std::string& text, int version = 2) {
   return Parsed(
@@ -154,21 +143,12 @@ TEST(Cohere, ChatRefusesByName) {
   EXPECT_EQ(field(R"("thinking":{"type":"enabled","token_budget":5})"), "thinking.token_budget");
 }
 
-reply::ReplyDelta Delta(reply::ReplyDelta::Kind kind, const std::string& text) {
-  reply::ReplyDelta delta;
-  delta.kind = kind;
-  delta.text = text;
-  return delta;
-}
-
 TEST(Cohere, StreamsBlocks) {
   using Kind = reply::ReplyDelta::Kind;
   const auto printer = NewCohereChatPrinter(Chat(""), "r");
   std::string out;
   printer->Begin({"m", {}}, &out);
-  reply::ReplyDelta call = Delta(Kind::kCallBegin, "");
-  call.id = "c";
-  call.name = "f";
+  const reply::ReplyDelta call = CallBegin("c", "f");
   api::GeneratedPart part;
   part.deltas = {Delta(Kind::kReasoning, "t"),      Delta(Kind::kContent, "a"),
                  Delta(Kind::kContent, "b"),        call,
@@ -180,14 +160,11 @@ TEST(Cohere, StreamsBlocks) {
   api::GenerateEnd all;
   all.usage = {4, 1, 5};
   printer->Finish(all, &out);
-  std::vector<std::string> types;
-  for (size_t at = out.find("event: "); at != std::string::npos; at = out.find("event: ", at + 1)) {
-    types.push_back(out.substr(at + 7, out.find('\n', at) - at - 7));
-  }
-  EXPECT_THAT(types, testing::ElementsAre("message-start", "content-start", "content-delta",
-                                          "content-end", "content-start", "content-delta",
-                                          "content-delta", "content-end", "tool-call-start",
-                                          "tool-call-delta", "tool-call-end", "message-end"));
+  EXPECT_THAT(
+      EventTypes(out),
+      testing::ElementsAre("message-start", "content-start", "content-delta", "content-end",
+                           "content-start", "content-delta", "content-delta", "content-end",
+                           "tool-call-start", "tool-call-delta", "tool-call-end", "message-end"));
   EXPECT_THAT(
       out,
       HasSubstr(

@@ -35,6 +35,15 @@ const char* TeiType(int http_status) {
   return NameOfNumber(kTypes, http_status, backend ? "Backend" : "Validation");
 }
 
+const char* AnthropicType(int http_status) {
+  static constexpr NumberName kTypes[] = {{401, "authentication_error"}, {403, "permission_error"},
+                                          {404, "not_found_error"},      {413, "request_too_large"},
+                                          {429, "rate_limit_error"},     {503, "overloaded_error"},
+                                          {504, "timeout_error"}};
+  return NameOfNumber(kTypes, http_status,
+                      http_status >= 500 ? "api_error" : "invalid_request_error");
+}
+
 }  // namespace
 
 int HttpStatusOf(StatusCode code) {
@@ -67,6 +76,43 @@ int HttpStatusOf(StatusCode code) {
   return 500;
 }
 
+namespace error_bodies {
+
+void WriteOpenAi(int http_status, const Status& status, std::string_view, JsonWriter* json) {
+  json->Key("error").BeginObject().Field("message", status.message());
+  json->Field("type", OpenAiType(http_status)).Key("param");
+  if (status.field().empty()) {
+    json->Null();
+  } else {
+    json->String(status.field());
+  }
+  json->Field("code", OpenAiCode(http_status, status)).EndObject();
+  json->Field("detail", status.message());
+}
+
+void WriteRerank(int http_status, const Status& status, std::string_view id, JsonWriter* json) {
+  json->Field("message", status.message()).Field("detail", status.message());
+  if (!status.field().empty()) json->Field("field", status.field());
+  json->Field("code", OpenAiCode(http_status, status)).Field("id", id);
+}
+
+void WriteTei(int http_status, const Status& status, std::string_view, JsonWriter* json) {
+  json->Field("error", status.message()).Field("error_type", TeiType(http_status));
+  if (!status.field().empty()) json->Field("field", status.field());
+}
+
+void WriteMessage(int, const Status& status, std::string_view, JsonWriter* json) {
+  json->Field("error", status.message());
+}
+
+void WriteAnthropic(int http_status, const Status& status, std::string_view id, JsonWriter* json) {
+  json->Field("type", "error").Key("error").BeginObject();
+  json->Field("type", AnthropicType(http_status)).Field("message", status.message());
+  json->EndObject().Field("request_id", id);
+}
+
+}  // namespace error_bodies
+
 http::HttpResponse PrintError(ErrorBody error_body, const Status& status,
                               std::string_view request_id) {
   return PrintError(error_body, HttpStatusOf(status.code()), status, request_id);
@@ -78,32 +124,7 @@ http::HttpResponse PrintError(ErrorBody error_body, int http_status, const Statu
   response.status = http_status;
   JsonWriter json(&response.body);
   json.BeginObject();
-  switch (error_body) {
-    case ErrorBody::kOpenAi:
-      json.Key("error").BeginObject().Field("message", status.message());
-      json.Field("type", OpenAiType(http_status)).Key("param");
-      if (status.field().empty()) {
-        json.Null();
-      } else {
-        json.String(status.field());
-      }
-      json.Field("code", OpenAiCode(http_status, status)).EndObject();
-      json.Field("detail", status.message());
-      break;
-    case ErrorBody::kRerank:
-      json.Field("message", status.message()).Field("detail", status.message());
-      if (!status.field().empty()) json.Field("field", status.field());
-      json.Field("code", OpenAiCode(http_status, status)).Field("id", request_id);
-      break;
-    case ErrorBody::kTei:
-      json.Field("error", status.message()).Field("error_type", TeiType(http_status));
-      if (!status.field().empty()) json.Field("field", status.field());
-      break;
-    case ErrorBody::kOllama:
-    case ErrorBody::kKserve:
-      json.Field("error", status.message());
-      break;
-  }
+  error_body.write(http_status, status, request_id, &json);
   json.EndObject();
   if (http_status == 429 || http_status == 503) {
     response.headers.emplace_back("Retry-After",

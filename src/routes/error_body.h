@@ -3,20 +3,46 @@
 
 #include <string_view>
 
+#include "common/json_writer.h"
 #include "common/status.h"
 #include "http/message.h"
 
 namespace penstock::routes {
 
-enum class ErrorBody {
+// The body of an error in one dialect.
+struct ErrorBody {
+  // Writes the members of the body's object.
+  void (*write)(int http_status, const Status& status, std::string_view request_id,
+                JsonWriter* json);
+  const char* schema;  // its name in /openapi.json
+
   // {"error": {"message", "type", "param", "code"}, "detail"}: the last is what Voyage's client
   // reads
-  kOpenAi,
-  kRerank,  // {"message", "detail", "field", "code", "id"}: what Cohere's and Jina's clients read
-  kTei,     // {"error", "error_type", "field"}
-  kOllama,  // {"error"}
-  kKserve,  // {"error"}, the message: what Triton's and KServe's clients read
+  static const ErrorBody kOpenAi;
+  // {"message", "detail", "field", "code", "id"}: what Cohere's and Jina's clients read
+  static const ErrorBody kRerank;
+  static const ErrorBody kTei;     // {"error", "error_type", "field"}
+  static const ErrorBody kOllama;  // {"error"}
+  // {"error"}, the message: what Triton's and KServe's clients read
+  static const ErrorBody kKserve;
+  // {"type": "error", "error": {"type", "message"}, "request_id"}
+  static const ErrorBody kAnthropic;
 };
+
+namespace error_bodies {
+void WriteOpenAi(int http_status, const Status& status, std::string_view id, JsonWriter* json);
+void WriteRerank(int http_status, const Status& status, std::string_view id, JsonWriter* json);
+void WriteTei(int http_status, const Status& status, std::string_view id, JsonWriter* json);
+void WriteMessage(int http_status, const Status& status, std::string_view id, JsonWriter* json);
+void WriteAnthropic(int http_status, const Status& status, std::string_view id, JsonWriter* json);
+}  // namespace error_bodies
+
+inline constexpr ErrorBody ErrorBody::kOpenAi = {error_bodies::WriteOpenAi, "OpenAiError"};
+inline constexpr ErrorBody ErrorBody::kRerank = {error_bodies::WriteRerank, "RerankError"};
+inline constexpr ErrorBody ErrorBody::kTei = {error_bodies::WriteTei, "TeiError"};
+inline constexpr ErrorBody ErrorBody::kOllama = {error_bodies::WriteMessage, "OllamaError"};
+inline constexpr ErrorBody ErrorBody::kKserve = {error_bodies::WriteMessage, "KserveError"};
+inline constexpr ErrorBody ErrorBody::kAnthropic = {error_bodies::WriteAnthropic, "AnthropicError"};
 
 // The HTTP status of a Status; see StatusCode.
 int HttpStatusOf(StatusCode code);

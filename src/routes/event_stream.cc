@@ -128,6 +128,7 @@ class TextPump final : public EventPump {
     choice->reason = end.reason;
     choice->stop_string = end.stop_string;
     choice->token_count = end.tokens;
+    choice->reasoning_tokens = end.reasoning_tokens;
   }
 
   void Take(const api::GenerateEnd& end) {

@@ -138,6 +138,21 @@ Expected<RequestBody> RequestBody::Parse(std::string_view body) {
   return RequestBody(std::move(document), std::move(object));
 }
 
+void IgnoredFields::Add(std::string_view name) {
+  std::string safe(name.substr(0, kBytesMax));
+  for (char& c : safe) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (!plain && c != '_' && c != '-' && c != '.' && c != '[' && c != ']') c = '?';
+  }
+  const bool there = std::find(names_.begin(), names_.end(), safe) != names_.end();
+  if (!there && names_.size() < kNamesMax) names_.push_back(std::move(safe));
+}
+
+void IgnoredFields::AddHeader(std::vector<std::pair<std::string, std::string>>* headers) const {
+  if (names_.empty()) return;
+  headers->emplace_back("X-Penstock-Ignored-Options", fmt::format("{}", fmt::join(names_, ", ")));
+}
+
 Expected<std::string> GetName(const JsonObject& object, std::string_view key) {
   PENSTOCK_ASSIGN_OR_RETURN(std::string name, object.GetStringOr(key, "", api::kNameBytesMax));
   PENSTOCK_RETURN_IF_ERROR(api::CheckName(name, object.PathOf(key)));

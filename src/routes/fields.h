@@ -34,6 +34,19 @@ class RequestBody {
   JsonObject object_;
 };
 
+// Fields of a request that mean nothing here, for a header of the answer.
+class IgnoredFields {
+ public:
+  // Names of at most kBytesMax bytes, at most kNamesMax of them; one that is there is not added.
+  void Add(std::string_view name);
+  void AddHeader(std::vector<std::pair<std::string, std::string>>* headers) const;
+
+ private:
+  static constexpr size_t kNamesMax = 8;
+  static constexpr size_t kBytesMax = 40;
+  std::vector<std::string> names_;
+};
+
 // The string `key`, or "": a name, as CheckName has it.
 Expected<std::string> GetName(const JsonObject& object, std::string_view key);
 

@@ -81,16 +81,17 @@ Expected<std::optional<GrammarSpec>> ReadSchema(const JsonObject& object, std::s
   return std::optional(std::move(spec));
 }
 
-Expected<std::optional<GrammarSpec>> ReadResponseFormat(const JsonObject& object) {
-  const std::string field = "response_format";
-  if (!object.Has(field)) return std::optional<GrammarSpec>();
-  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject format, object.GetObject(field));
+Expected<std::optional<GrammarSpec>> ReadResponseFormat(const JsonObject& object,
+                                                        std::string_view key) {
+  const std::string field = object.PathOf(key);
+  if (!object.Has(key)) return std::optional<GrammarSpec>();
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonObject format, object.GetObject(key));
   PENSTOCK_ASSIGN_OR_RETURN(const std::string type, GetName(format, "type"));
   if (type == "text") return std::optional<GrammarSpec>();
   if (type == "json_object") {
     // Of Cohere's second version, and its first.
-    const std::string key = format.Has("json_schema") ? "json_schema" : "schema";
-    PENSTOCK_ASSIGN_OR_RETURN(auto spec, ReadSchema(format, key, field + "." + key));
+    const std::string schema = format.Has("json_schema") ? "json_schema" : "schema";
+    PENSTOCK_ASSIGN_OR_RETURN(auto spec, ReadSchema(format, schema, field + "." + schema));
     return spec ? std::move(spec) : std::optional(GrammarSpec{GrammarKind::kJson, "", {}, field});
   }
   if (type == "json_schema") {

@@ -11,8 +11,10 @@
 
 namespace penstock::routes {
 
-// OpenAI's and Cohere's `response_format`; nullopt: absent, or of type "text".
-Expected<std::optional<grammar::GrammarSpec>> ReadResponseFormat(const JsonObject& object);
+// OpenAI's and Cohere's `response_format`, or another field of its form under `key`; nullopt:
+// absent, or of type "text".
+Expected<std::optional<grammar::GrammarSpec>> ReadResponseFormat(
+    const JsonObject& object, std::string_view key = "response_format");
 
 //   OpenAI         response_format of type "text", "json_object" or "json_schema"; the schema is in
 //                  json_schema.schema, of type "json_object" in schema (llama-server) or

@@ -50,6 +50,42 @@ Status ParsePrompt(const JsonObject& object, const api::ServiceOptions& limits,
   return Status::Ok();
 }
 
+constexpr size_t kExtraFilesMax = 256;
+
+// What stands around the text to be written, and before.
+Status ParseFill(const JsonObject& object, api::TextRequest* request) {
+  api::FillPrompt fill;
+  PENSTOCK_ASSIGN_OR_RETURN(fill.prefix, object.GetStringOr("input_prefix", ""));
+  PENSTOCK_ASSIGN_OR_RETURN(fill.suffix, object.GetStringOr("input_suffix", ""));
+  PENSTOCK_ASSIGN_OR_RETURN(fill.begun, object.GetStringOr("prompt", ""));
+  if (fill.prefix.empty() && fill.suffix.empty()) {
+    return Status::InvalidArgument("'input_prefix' and 'input_suffix' are both empty",
+                                   "input_prefix");
+  }
+  if (object.Has("input_extra")) {
+    PENSTOCK_ASSIGN_OR_RETURN(const JsonArray files,
+                              object.GetArray("input_extra", kExtraFilesMax));
+    size_t index = 0;
+    for (const JsonElement file : files) {
+      const std::string path = "input_extra[" + std::to_string(index++) + "]";
+      JsonObject members;
+      if (!file.Get(&members)) {
+        return Status::InvalidArgument("'" + path + "' must be an object", path);
+      }
+      const JsonObject named(members, path);
+      api::FillPrompt::File added;
+      PENSTOCK_ASSIGN_OR_RETURN(added.name, named.GetStringOr("filename", ""));
+      PENSTOCK_ASSIGN_OR_RETURN(added.text, named.GetString("text"));
+      fill.files.push_back(std::move(added));
+    }
+  }
+  api::GeneratePrompt prompt;
+  prompt.value = std::move(fill);
+  prompt.field = "input_prefix";
+  request->prompts.push_back(std::move(prompt));
+  return Status::Ok();
+}
+
 const char* StopType(generate::FinishReason reason, int stop_string) {
   if (reason == generate::FinishReason::kLength || reason == generate::FinishReason::kContext)
     return "limit";
@@ -170,9 +206,12 @@ class LlamaPrinter final : public TextPrinter {
 
 }  // namespace
 
-Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object,
-                                         const api::ServiceOptions& limits) {
+namespace {
+
+// `prompt`: which the call has.
+Expected<LlamaCall> ParseLlamaCall(const JsonObject& object, api::TextRequest prompt) {
   LlamaCall call;
+  call.request = std::move(prompt);
   api::TextRequest& request = call.request;
   api::SamplingRequest& sampling = request.sampling;
   sample::SamplingOptions& options = sampling.options;
@@ -183,7 +222,6 @@ Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object,
     return Status::InvalidArgument("'typical_p' is not supported, unless it is 1", "typical_p");
   }
   PENSTOCK_ASSIGN_OR_RETURN(request.model, GetName(object, "model"));
-  PENSTOCK_RETURN_IF_ERROR(ParsePrompt(object, limits, &request));
   PENSTOCK_ASSIGN_OR_RETURN(request.grammar, ReadGrammar(object));
   PENSTOCK_ASSIGN_OR_RETURN(call.stream, object.GetBoolOr("stream", false));
   request.streams = call.stream;
@@ -212,6 +250,23 @@ Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object,
                 {"repetition_window", "repeat_last_n"},
                 {"top_logprobs", "n_probs"}};
   PENSTOCK_RETURN_IF_ERROR(frontend::WithWireNames(CheckSampling(sampling), call.names));
+  return call;
+}
+
+}  // namespace
+
+Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object,
+                                         const api::ServiceOptions& limits) {
+  api::TextRequest prompt;
+  PENSTOCK_RETURN_IF_ERROR(ParsePrompt(object, limits, &prompt));
+  return ParseLlamaCall(object, std::move(prompt));
+}
+
+Expected<LlamaCall> ParseLlamaInfill(const JsonObject& object) {
+  api::TextRequest prompt;
+  PENSTOCK_RETURN_IF_ERROR(ParseFill(object, &prompt));
+  auto call = ParseLlamaCall(object, std::move(prompt));
+  if (call.ok()) call->names.emplace_back("suffix", "input_suffix");
   return call;
 }
 

@@ -30,6 +30,9 @@ struct LlamaCall : TextCall {
 // the prompt is read and nothing is written.
 Expected<LlamaCall> ParseLlamaCompletion(const JsonObject& object,
                                          const api::ServiceOptions& limits = {});
+// POST /infill: the same with {input_prefix, input_suffix, input_extra: [{filename, text}]}, and
+// `prompt` as the begin of what stands between them.
+Expected<LlamaCall> ParseLlamaInfill(const JsonObject& object);
 // Whole: {"content", "stop": true, "stop_type", "timings", ...}. Streamed: events {"content",
 // "stop": false}, and a last one as the whole with an empty content.
 std::unique_ptr<TextPrinter> NewLlamaPrinter(const LlamaCall& call);

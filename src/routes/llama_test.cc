@@ -68,6 +68,26 @@ api::GeneratedPart Part(const std::string& text, int32_t id) {
   return part;
 }
 
+TEST(Llama, Infill) {
+  const auto parsed = [](const std::string& text) {
+    const auto body = RequestBody::Parse(text);
+    return ParseLlamaInfill(body->object());
+  };
+  const auto call = parsed(R"({"input_prefix":"a","input_suffix":"b","prompt":"c","n_predict":5,)"
+                           R"("input_extra":[{"filename":"f","text":"t"},{"text":"u"}]})");
+  ASSERT_TRUE(call.ok()) << call.status().ToString();
+  const auto& fill = std::get<api::FillPrompt>(call->request.prompts.at(0).value);
+  EXPECT_EQ(fill.prefix + fill.suffix + fill.begun, "abc");
+  ASSERT_EQ(fill.files.size(), 2u);
+  EXPECT_EQ(fill.files[0].name, "f");
+  EXPECT_EQ(call->request.max_tokens_default, 5);
+  EXPECT_EQ(parsed("{}").status().field(), "input_prefix");
+  EXPECT_EQ(parsed(R"({"input_prefix":"a","input_extra":[5]})").status().field(), "input_extra[0]");
+  EXPECT_EQ(parsed(R"({"input_prefix":"a","input_extra":[{"text":5}]})").status().field(),
+            "input_extra[0].text");
+  EXPECT_EQ(parsed(R"({"input_prefix":"a","temperature":9})").status().field(), "temperature");
+}
+
 TEST(Llama, StreamsPartsAndAnEnd) {
   const auto call =
       Parsed(R"({"prompt":"a","stream":true,"return_tokens":true,"stop":["x","yz"]})");

@@ -15,7 +15,6 @@ constexpr RefusedField kOllamaRefused[] = {
     {"adapters", ""},
 };
 constexpr RefusedField kGenerateRefused[] = {
-    {"suffix", "text is not filled in between two others"},
     {"images", "the models here read text"},
     {"context", "send the conversation to /api/chat"},
     {"template", "the model's own is used; `raw` takes a prompt that is rendered already"},
@@ -68,28 +67,15 @@ constexpr std::string_view kOptions[] = {
     "use_mmap",
     "vocab_only",
 };
-// Bound of the list of options that mean nothing.
-constexpr size_t kIgnoredOptionsMax = 8;
-constexpr size_t kIgnoredNameBytesMax = 40;
 // Which of a setting's values means that it is off.
 constexpr std::pair<const char*, float> kOffAt[] = {{"typical_p", 1}, {"tfs_z", 1}};
 
-// A name as a header may carry it.
-std::string HeaderSafe(std::string_view name) {
-  std::string safe(name.substr(0, kIgnoredNameBytesMax));
-  for (char& c : safe) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (!plain && c != '_' && c != '-' && c != '.') c = '?';
-  }
-  return safe;
-}
-
 // The names of options that mean nothing, such as a misspelled one; Ollama logs them.
-std::vector<std::string> IgnoredOptions(const JsonObject& options) {
-  std::vector<std::string> ignored;
+IgnoredFields IgnoredOptions(const JsonObject& options) {
+  IgnoredFields ignored;
   options.ForEach([&](std::string_view name, const auto&) {
     const bool known = std::binary_search(std::begin(kOptions), std::end(kOptions), name);
-    if (!known && ignored.size() < kIgnoredOptionsMax) ignored.push_back(HeaderSafe(name));
+    if (!known) ignored.Add(name);
   });
   return ignored;
 }
@@ -97,7 +83,7 @@ std::vector<std::string> IgnoredOptions(const JsonObject& options) {
 Status ParseOptions(const JsonObject& object, OllamaTextCall* call) {
   api::TextRequest* const request = &call->request;
   PENSTOCK_ASSIGN_OR_RETURN(const JsonObject options, object.GetObjectOrEmpty("options"));
-  call->ignored_options = IgnoredOptions(options);
+  call->ignored = IgnoredOptions(options);
   PENSTOCK_RETURN_IF_ERROR(RefuseFields(options, kOptionsRefused));
   api::SamplingRequest& sampling = request->sampling;
   for (const auto& [key, off] : kOffAt) {
@@ -305,8 +291,13 @@ Expected<OllamaTextCall> ParseOllamaGenerate(const JsonObject& object,
   PENSTOCK_ASSIGN_OR_RETURN(std::string text, object.GetStringOr("prompt", ""));
   PENSTOCK_ASSIGN_OR_RETURN(std::string system, object.GetStringOr("system", ""));
   PENSTOCK_ASSIGN_OR_RETURN(const bool raw, object.GetBoolOr("raw", false));
+  PENSTOCK_ASSIGN_OR_RETURN(std::string suffix, object.GetStringOr("suffix", ""));
   api::TextRequest& request = call.request;
-  call.loads = text.empty();
+  call.loads = text.empty() && suffix.empty();
+  if (!suffix.empty()) {
+    request.prompts.push_back(FillBetween(std::move(text), std::move(suffix)));
+    return call;
+  }
   if (raw) {
     if (!system.empty()) {
       return Status::InvalidArgument("'raw' takes the prompt as it is, and no 'system'", "raw");

@@ -46,7 +46,6 @@ struct OllamaTextCall : TextCall {
   bool loads = false;
   // Of /api/generate without `system`: taken as it is where the model has no chat template.
   std::optional<std::string> plain;
-  std::vector<std::string> ignored_options;  // names that are not options; fit for a header
 };
 
 // {model, prompt, system, raw, stream, think, options, keep_alive, logprobs, top_logprobs}.

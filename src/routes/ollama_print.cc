@@ -29,13 +29,14 @@ class OllamaPrinter final : public TextPrinter {
       : chat_(call.chat),
         logprobs_(call.request.sampling.options.logprobs),
         begin_(begin),
-        ignored_options_(call.ignored_options),
+        ignored_(call.ignored),
         model_(call.request.model) {}
 
   bool lines() const override { return true; }
   std::vector<std::pair<std::string, std::string>> headers() const override {
-    if (ignored_options_.empty()) return {};
-    return {{"X-Penstock-Ignored-Options", fmt::format("{}", fmt::join(ignored_options_, ", "))}};
+    std::vector<std::pair<std::string, std::string>> headers;
+    ignored_.AddHeader(&headers);
+    return headers;
   }
   void Error(const Status& status, const std::string& body, std::string* out) override {
     (void)status;
@@ -153,7 +154,7 @@ class OllamaPrinter final : public TextPrinter {
   const bool chat_;
   const bool logprobs_;
   const Clock::time_point begin_;
-  const std::vector<std::string> ignored_options_;
+  const IgnoredFields ignored_;
   std::string model_;
   generate::FinishReason reason_ = generate::FinishReason::kStop;
 };

@@ -66,7 +66,11 @@ TEST(Ollama, OptionsBecomeSampling) {
     const OllamaTextCall unbounded = Chat(std::string(R"("options":{"num_predict":)") + none + "}");
     EXPECT_EQ(unbounded.request.max_tokens_default, std::numeric_limits<int32_t>::max());
   }
-  EXPECT_EQ(call.ignored_options, std::vector<std::string>{"unknown"});
+  std::vector<std::pair<std::string, std::string>> headers;
+  call.ignored.AddHeader(&headers);
+  ASSERT_EQ(headers.size(), 1u);
+  EXPECT_EQ(headers[0].first, "X-Penstock-Ignored-Options");
+  EXPECT_EQ(headers[0].second, "unknown");
   EXPECT_EQ(ChatOf(call).thinking_field, "think");
   EXPECT_EQ(ChatOf(Chat(R"("think":false)")).thinking_field, "");
   EXPECT_EQ(ChatOf(Chat(R"("think":"low")")).kwargs.Print(),
@@ -90,12 +94,19 @@ TEST(Ollama, NamesThatAreNoOptionAreTold) {
   EXPECT_LT(header(many).size(), 400u);
 }
 
+TEST(Ollama, FillsBetweenTwoTexts) {
+  const auto call =
+      Parsed(ParseOllamaGenerate, R"({"model":"m","prompt":"","suffix":"b","raw":true})");
+  ASSERT_TRUE(call.ok()) << call.status().ToString();
+  EXPECT_FALSE(call->loads);
+  EXPECT_EQ(std::get<api::FillPrompt>(call->request.prompts.at(0).value).suffix, "b");
+}
+
 TEST(Ollama, WhatWouldChangeTheTextIsRefusedByName) {
   const std::string begin = R"({"model":"m","prompt":"a",)";
   for (const auto& [field, value] : std::initializer_list<std::pair<std::string, std::string>>{
            {"format", R"("yaml")"},
            {"format", "3"},
-           {"suffix", R"("b")"},
            {"images", R"(["aGk="])"},
            {"context", "[1,2]"},
            {"template", R"("{{ .Prompt }}")"}}) {

@@ -25,6 +25,16 @@ constexpr RouteDescription kDescriptions[] = {
      "CompletionRequest", "Completion", "CompletionChunk"},
     {"POST", "/completions", "The same as /v1/completions", "CompletionRequest", "Completion",
      "CompletionChunk"},
+    {"POST", "/v1/responses", "The next items of a conversation, as OpenAI's Responses have them",
+     "ResponsesRequest", "Response", "ResponseEvent"},
+    {"POST", "/responses", "The same as /v1/responses", "ResponsesRequest", "Response",
+     "ResponseEvent"},
+    {"POST", "/v1/responses/input_tokens", "The tokens of a conversation", "InputTokensRequest",
+     "InputTokens"},
+    {"POST", "/v1/messages", "The next message of a chat, as Anthropic's API has it",
+     "MessagesRequest", "AnthropicMessage", "AnthropicEvent"},
+    {"POST", "/v1/messages/count_tokens", "The tokens of a chat, as Anthropic's API has them",
+     "CountTokensRequest", "TokenCount"},
     {"POST", "/apply-template", "What the model's chat template makes of messages",
      "ApplyTemplateRequest", "AppliedTemplate"},
     {"POST", "/generate", "A text that goes on after another, as text-generation-inference has it",
@@ -68,6 +78,8 @@ constexpr RouteDescription kDescriptions[] = {
      "DetokenizeRequest", "Detokenized"},
     {"POST", "/completion", "A text that goes on after another, as llama.cpp's server has it",
      "LlamaRequest", "LlamaText", "LlamaEvent"},
+    {"POST", "/infill", "The text between two others, as llama.cpp's server has it",
+     "LlamaInfillRequest", "LlamaText", "LlamaEvent"},
     {"GET", "/props", "A model that generates text, as llama.cpp's server has it", nullptr,
      "LlamaProps"},
     {"GET", "/slots", "The places for texts of a model, as llama.cpp's server has it", nullptr,
@@ -198,22 +210,6 @@ constexpr RouteDescription kDescriptions[] = {
     {"POST", "/v1/stats/reset", "The statistics begin a new window", nullptr, "State"},
 };
 
-const char* ErrorSchema(ErrorBody error_body) {
-  switch (error_body) {
-    case ErrorBody::kOpenAi:
-      return "OpenAiError";
-    case ErrorBody::kRerank:
-      return "RerankError";
-    case ErrorBody::kOllama:
-      return "OllamaError";
-    case ErrorBody::kKserve:
-      return "KserveError";
-    case ErrorBody::kTei:
-      break;
-  }
-  return "TeiError";
-}
-
 void WriteReference(const char* schema, JsonWriter* json) {
   json->Key("schema").BeginObject();
   json->Field("$ref", std::string("#/components/schemas/") + schema).EndObject();
@@ -311,8 +307,7 @@ void WriteOperation(const Route& route, JsonWriter* json) {
                description.type);
   json->EndObject().Key("default").BeginObject();
   json->Field("description", "An error, whose message names the field and the limit");
-  WriteContent(std::string_view(route.path) == "/readyz" ? "State" : ErrorSchema(route.error_body),
-               json);
+  WriteContent(std::string_view(route.path) == "/readyz" ? "State" : route.error_body.schema, json);
   json->EndObject().EndObject();
   const bool open =
       route.who == frontend::RouteFor::kEveryone || route.who == frontend::RouteFor::kVisitors;

@@ -82,6 +82,8 @@ void WithObject(const RouteCall& call) {
 
 std::span<const Route> OpenAiRoutes();
 std::span<const Route> ChatRoutes();
+std::span<const Route> ResponsesRoutes();  // of OpenAI
+std::span<const Route> MessagesRoutes();   // of Anthropic
 std::span<const Route> TgiRoutes();
 std::span<const Route> CohereRoutes();
 std::span<const Route> RerankRoutes();

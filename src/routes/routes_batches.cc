@@ -6,6 +6,7 @@
 #include "common/json_writer.h"
 #include "jobs/multipart.h"
 #include "routes/batch_runner.h"
+#include "routes/file_sender.h"
 #include "routes/query.h"
 #include "routes/routes.h"
 
@@ -23,19 +24,17 @@ Status NoFolder() {
 // Runs `work`, which gets the BatchRunner and gives the body of the answer, on a worker. `bytes`:
 // that it reads or writes.
 template <typename Work>
-void OnWorker(const RouteCall& call, size_t bytes, Work work,
-              const char* content_type = "application/json") {
+void OnWorker(const RouteCall& call, size_t bytes, Work work) {
   BatchRunner* const runner = call.batches;
   if (runner == nullptr) return call.Fail(NoFolder());
   const Status taken = call.service->RunOnWorker(
       call.request->context.priority, std::max(bytes, api::Service::kLongWorkBytes),
       [runner, respond = call.respond, request = call.request, error_body = call.route->error_body,
-       content_type, work = std::move(work)] {
+       work = std::move(work)] {
         http::HttpResponse response;
         try {
           Expected<std::string> body = work(runner);
           if (body.ok()) {
-            response.content_type = content_type;
             response.body = *std::move(body);
           } else {
             response = PrintError(error_body, body.status(), request->id);
@@ -178,19 +177,20 @@ void GetFile(const RouteCall& call) {
 }
 
 void GetFileContent(const RouteCall& call) {
-  const auto bytes_max = static_cast<uint64_t>(call.service->options().response_bytes);
-  OnWorker(
-      call, 0,
-      [id = call.PathPart(0), request = call.request,
-       bytes_max](BatchRunner* runner) -> Expected<std::string> {
-        const std::string owner = runner->OwnerOf(*request);
-        PENSTOCK_ASSIGN_OR_RETURN(const jobs::StoredFile file, runner->files().Get(id, owner));
-        if (file.bytes <= bytes_max) {  // else it is refused
-          PENSTOCK_RETURN_IF_ERROR(request->context.memory->Take(static_cast<int64_t>(file.bytes)));
+  BatchRunner* const runner = call.batches;
+  if (runner == nullptr) return call.Fail(NoFolder());
+  const Status taken = call.service->RunOnWorker(
+      call.request->context.priority, api::Service::kLongWorkBytes,
+      [call, runner, id = call.PathPart(0)] {
+        try {
+          const auto file = runner->files().Get(id, runner->OwnerOf(*call.request));
+          if (!file.ok()) return call.Fail(file.status());
+          SendFile(call, runner->files().PathOf(id), file->bytes, "application/jsonl");
+        } catch (...) {
+          call.Fail(ExceptionStatus());
         }
-        return runner->files().Read(id, owner, bytes_max);
-      },
-      "application/jsonl");
+      });
+  if (!taken.ok()) call.Fail(taken);
 }
 
 void DeleteFile(const RouteCall& call) {
@@ -218,7 +218,8 @@ Expected<jobs::Batch> ParseBatch(const JsonObject& object) {
   PENSTOCK_ASSIGN_OR_RETURN(batch.endpoint, object.GetString("endpoint", api::kNameBytesMax));
   if (!BatchRunner::Takes(batch.endpoint)) {
     return Status::InvalidArgument(
-        "'endpoint' must be /v1/embeddings, /v1/chat/completions or /v1/completions", "endpoint");
+        "'endpoint' must be /v1/embeddings, /v1/chat/completions, /v1/completions or /v1/responses",
+        "endpoint");
   }
   PENSTOCK_ASSIGN_OR_RETURN(const std::string window, object.GetString("completion_window"));
   if (window != "24h") {

@@ -1,31 +1,23 @@
 // OpenAI: chat completions and completions; llama.cpp's server: what a chat template makes.
-#include <chrono>
-
+#include "jobs/file_store.h"
 #include "routes/chat.h"
 #include "routes/chat_print.h"
 #include "routes/event_stream.h"
 #include "routes/routes.h"
 
 namespace penstock::routes {
-namespace {
 
-int64_t UnixSeconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-// Clients that were given an address alone send such a name: the model that is there is meant, the
-// first that generates text, unless one is served as that.
 void ResolvePlaceholder(const api::Service& service, std::string* name) {
   if ((*name == "dummy" || *name == "tgi") && !service.Model(*name).ok()) name->clear();
 }
+
+namespace {
 
 void Chat(const RouteCall& call) {
   auto parsed = ParseChatCall(call.body, &call.request->context);
   if (!parsed.ok()) return call.Fail(parsed.status());
   ResolvePlaceholder(*call.service, &parsed->request.model);
-  auto printer = NewChatPrinter(*parsed, http::NewRequestId(), UnixSeconds());
+  auto printer = NewChatPrinter(*parsed, http::NewRequestId(), jobs::UnixSeconds());
   AnswerWithText(call, std::move(parsed->request), std::move(printer), parsed->names);
 }
 
@@ -33,7 +25,7 @@ void Complete(const RouteCall& call) {
   auto parsed = ParseCompletionCall(call.body, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
   ResolvePlaceholder(*call.service, &parsed->request.model);
-  auto printer = NewCompletionPrinter(*parsed, http::NewRequestId(), UnixSeconds());
+  auto printer = NewCompletionPrinter(*parsed, http::NewRequestId(), jobs::UnixSeconds());
   AnswerWithText(call, std::move(parsed->request), std::move(printer), parsed->names);
 }
 

@@ -15,6 +15,13 @@ void Complete(const RouteCall& call, const JsonObject& object) {
   AnswerWithText(call, std::move(parsed->request), std::move(printer), std::move(parsed->names));
 }
 
+void Infill(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseLlamaInfill(object);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  auto printer = NewLlamaPrinter(*parsed);
+  AnswerWithText(call, std::move(parsed->request), std::move(printer), std::move(parsed->names));
+}
+
 void Detokenize(const RouteCall& call, const JsonObject& object) {
   auto parsed = ParseDetokenize(object, call.service->options());
   if (!parsed.ok()) return call.Fail(parsed.status());
@@ -54,6 +61,7 @@ void Slots(const RouteCall& call) {
 
 constexpr Route kLlamaRoutes[] = {
     {"POST", "/completion", ErrorBody::kOpenAi, WithObject<Complete>},
+    {"POST", "/infill", ErrorBody::kOpenAi, WithObject<Infill>},
     {"POST", "/detokenize", ErrorBody::kOpenAi, WithObject<Detokenize>},
     {"GET", "/props", ErrorBody::kOpenAi, Props},
     {"GET", "/slots", ErrorBody::kOpenAi, Slots},

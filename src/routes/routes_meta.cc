@@ -123,10 +123,10 @@ const std::vector<Route>& AllRoutes() {
   static const std::vector<Route> routes = [] {
     std::vector<Route> all;
     for (const auto part :
-         {OpenAiRoutes(), ChatRoutes(), TgiRoutes(), CohereRoutes(), RerankRoutes(),
-          ClassifyRoutes(), TeiRoutes(), VertexRoutes(), VllmRoutes(), LlamaRoutes(), BatchRoutes(),
-          OllamaRoutes(), PullRoutes(), BulkRoutes(), ModelRoutes(), KserveRoutes(), UiRoutes(),
-          MetaRoutes()}) {
+         {OpenAiRoutes(), ChatRoutes(),   ResponsesRoutes(), MessagesRoutes(), TgiRoutes(),
+          CohereRoutes(), RerankRoutes(), ClassifyRoutes(),  TeiRoutes(),      VertexRoutes(),
+          VllmRoutes(),   LlamaRoutes(),  BatchRoutes(),     OllamaRoutes(),   PullRoutes(),
+          BulkRoutes(),   ModelRoutes(),  KserveRoutes(),    UiRoutes(),       MetaRoutes()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     std::stable_sort(all.begin(), all.end(), [](const Route& a, const Route& b) {

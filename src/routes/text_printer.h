@@ -21,6 +21,7 @@ struct GeneratedChoice {
   generate::FinishReason reason = generate::FinishReason::kStop;
   int stop_string = -1;
   int32_t token_count = 0;
+  int32_t reasoning_tokens = 0;
 };
 
 struct GeneratedAnswer {

@@ -110,6 +110,35 @@ def test_what_is_wrong_with_the_input_is_told(server):
         client.batches.retrieve("batch_gone")
 
 
+def test_a_batch_of_responses(server):
+    client = client_of(server)
+    lines = [line(0, {"model": "weather", "input": "Hello"}, "/v1/responses")]
+    batch = finished(client, submit(client, lines, "/v1/responses"))
+    answer = results(client, batch.output_file_id)["r-0"]["response"]["body"]
+    assert answer["object"] == "response" and answer["output"][0]["content"][0]["text"] == "Good day."
+
+
+def test_a_part_of_a_file(server):
+    client = client_of(server)
+    data = bytes(range(256)) * 12000  # some pieces
+    file = client.files.create(file=("a.bin", data), purpose="batch")
+    url = f"{server.url}/v1/files/{file.id}/content"
+    whole = requests.get(url, timeout=30)
+    assert whole.status_code == 200 and whole.content == data and whole.headers["accept-ranges"] == "bytes"
+    for asked, begin, end in (("bytes=0-9", 0, 10), ("bytes=3000000-", 3000000, len(data)),
+                              ("bytes=-7", len(data) - 7, len(data))):
+        part = requests.get(url, headers={"range": asked}, timeout=30)
+        assert part.status_code == 206 and part.content == data[begin:end]
+        assert part.headers["content-range"] == f"bytes {begin}-{end - 1}/{len(data)}"
+    outside = requests.get(url, headers={"range": f"bytes={len(data)}-"}, timeout=30)
+    assert outside.status_code == 416 and outside.headers["content-range"] == f"bytes */{len(data)}"
+    # A client that leaves in its midst.
+    with requests.get(url, stream=True, timeout=30) as answer:
+        next(answer.iter_content(1000))
+    client.files.delete(file.id)
+    assert requests.get(url, timeout=30).status_code == 404
+
+
 @pytest.mark.client("openai", "files.create, retrieve, list, content, delete")
 def test_files(server, folder):
     client = client_of(server)

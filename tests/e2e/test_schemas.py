@@ -224,6 +224,26 @@ def test_required_calls_hold_to_their_schemas(server, parallel):
     assert len(named) > 1
 
 
+def test_beside_tools_the_answer_is_calls_or_holds_to_its_schema(server):
+    called = answered = 0
+    for seed in range(12):
+        choice = chat(server, seed=seed, tools=TOOLS, response_format=response_format(CHOICE))[0]
+        if choice["finish_reason"] == "length":
+            continue
+        calls = choice["message"].get("tool_calls")
+        if calls:
+            called += 1
+            check_calls(calls)
+            assert not choice["message"]["content"]
+        else:
+            answered += 1
+            jsonschema.validate(json.loads(choice["message"]["content"]), CHOICE)
+    assert called + answered > 5
+    refused = server.post("/v1/chat/completions",
+                          {"model": "tiny", "messages": ASK, "tools": TOOLS, "guided_regex": "a+"})
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "guided_regex"
+
+
 def test_a_named_function_is_called(server):
     for name in ("add", 'say "hi"', "stop"):
         choice = chat(server, seed=1, tools=TOOLS, tool_choice={"type": "function", "function": {"name": name}})[0]

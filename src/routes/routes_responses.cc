@@ -1,0 +1,37 @@
+// OpenAI: responses, and the count of their input's tokens.
+#include "jobs/file_store.h"
+#include "routes/event_stream.h"
+#include "routes/responses.h"
+#include "routes/routes.h"
+
+namespace penstock::routes {
+namespace {
+
+void Responses(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseResponsesCall(object, &call.request->context);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  ResolvePlaceholder(*call.service, &parsed->request.model);
+  auto printer = NewResponsesPrinter(&*parsed, http::NewRequestId(), jobs::UnixSeconds());
+  AnswerWithText(call, std::move(parsed->request), std::move(printer), std::move(parsed->names));
+}
+
+void InputTokens(const RouteCall& call, const JsonObject& object) {
+  auto parsed = ParseInputTokens(object, &call.request->context);
+  if (!parsed.ok()) return call.Fail(parsed.status());
+  ResolvePlaceholder(*call.service, &parsed->model);
+  call.service->Render(
+      *std::move(parsed), call.request->context,
+      Answer<api::RenderResponse>(call, {{"messages", "input"}}, PrintInputTokens));
+}
+
+constexpr Route kResponsesRoutes[] = {
+    {"POST", "/v1/responses", ErrorBody::kOpenAi, WithObject<Responses>},
+    {"POST", "/responses", ErrorBody::kOpenAi, WithObject<Responses>},
+    {"POST", "/v1/responses/input_tokens", ErrorBody::kOpenAi, WithObject<InputTokens>},
+};
+
+}  // namespace
+
+std::span<const Route> ResponsesRoutes() { return kResponsesRoutes; }
+
+}  // namespace penstock::routes
