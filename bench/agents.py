@@ -40,27 +40,67 @@ def summarize(records, limit):
     mean = total / count if count > 0 else 0
     return {"total": total, "mean": mean, "largest": largest, "count": count}
 '''
-EDIT = [{"role": "system", "content": "You edit code."},
-        {"role": "user", "content": f"Repeat this code, with `records` renamed to `rows`:\n{CODE}"},
-        {"role": "assistant", "content": CODE.replace("records", "rows").split("    count = 0")[0]}]
+EDIT = [
+    {"role": "system", "content": "You edit code."},
+    {"role": "user", "content": f"Repeat this code, with `records` renamed to `rows`:\n{CODE}"},
+    {"role": "assistant", "content": CODE.replace("records", "rows").split("    count = 0")[0]},
+]
 PROSE = [{"role": "user", "content": "Write a story about an old lighthouse keeper and a storm."}]
-PROPERTIES = {f"the_{name}_of_the_record": {"type": "boolean"} for name in (
-    "name", "author", "title", "language", "publisher", "edition", "category", "summary")}
+PROPERTIES = {
+    f"the_{name}_of_the_record": {"type": "boolean"}
+    for name in ("name", "author", "title", "language", "publisher", "edition", "category", "summary")
+}
 FORMS = {
-    "keys": {"response_format": {"type": "json_schema", "json_schema": {"name": "record", "schema": {
-        "type": "object", "properties": PROPERTIES, "required": list(PROPERTIES), "additionalProperties": False}}}},
+    "keys": {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {
+                "name": "record",
+                "schema": {
+                    "type": "object",
+                    "properties": PROPERTIES,
+                    "required": list(PROPERTIES),
+                    "additionalProperties": False,
+                },
+            },
+        }
+    },
     "pattern": {"structured_outputs": {"regex": "[^\\u0000]*"}},
-    "json": {"response_format": {"type": "json_schema", "json_schema": {"name": "texts", "schema": {
-        "type": "object", "required": ["text"], "additionalProperties": False,
-        "properties": {"text": {"type": "string"}}}}}},
+    "json": {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {
+                "name": "texts",
+                "schema": {
+                    "type": "object",
+                    "required": ["text"],
+                    "additionalProperties": False,
+                    "properties": {"text": {"type": "string"}},
+                },
+            },
+        }
+    },
 }
 
 
 class Server:
     def __init__(self, program, model, port, *flags):
         self.url = f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen([program, "serve", "--model", f"m={model}", "--port", str(port),
-                                         "--log-level", "error", "--context", "2048", *flags])
+        self.process = subprocess.Popen(
+            [
+                program,
+                "serve",
+                "--model",
+                f"m={model}",
+                "--port",
+                str(port),
+                "--log-level",
+                "error",
+                "--context",
+                "2048",
+                *flags,
+            ]
+        )
         for _ in range(600):
             try:
                 urllib.request.urlopen(self.url + "/readyz", timeout=1)
@@ -71,8 +111,9 @@ class Server:
 
     def ask(self, body):
         """The text, and its tokens a second."""
-        request = urllib.request.Request(self.url + "/v1/chat/completions", json.dumps(body).encode(),
-                                         {"content-type": "application/json"})
+        request = urllib.request.Request(
+            self.url + "/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+        )
         begin = time.perf_counter()
         answer = json.load(urllib.request.urlopen(request, timeout=300))
         seconds = time.perf_counter() - begin
@@ -115,10 +156,16 @@ def main():
                 middle, low, high, equal = ratio(options.rounds, lambda: on.ask(body), lambda: off.ask(body))
                 records[f"agents.ngram.{name}{kind}.ratio"] = middle
                 failed = failed or not equal
-                print(f"ngram {name}{kind}: {middle:.3f} ({low:.3f} to {high:.3f})"
-                      f"{'' if equal else ', AND THE TEXTS DIFFER'}")
-        free = {"messages": [{"role": "user", "content": "Write a long story about a ship."}], "max_tokens": 120,
-                "temperature": 0, "ignore_eos": True}
+                print(
+                    f"ngram {name}{kind}: {middle:.3f} ({low:.3f} to {high:.3f})"
+                    f"{'' if equal else ', AND THE TEXTS DIFFER'}"
+                )
+        free = {
+            "messages": [{"role": "user", "content": "Write a long story about a ship."}],
+            "max_tokens": 120,
+            "temperature": 0,
+            "ignore_eos": True,
+        }
         for name, form in FORMS.items():
             middle, low, high, _ = ratio(options.rounds, lambda: off.ask(free | form), lambda: off.ask(free))
             records[f"agents.constrained_ratio.{name}"] = middle

@@ -4,6 +4,7 @@ chat completions, Responses and Messages.
 Where a model must write JSON it has random weights, so all that holds is what the server holds it to. Where it must
 call, it is scripted (scripted_model.py).
 """
+
 import asyncio
 import json
 import os
@@ -26,7 +27,7 @@ import openai
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from conftest import ROOT, serving
+from conftest import ROOT
 
 TEMPLATE = """{% if tools %}{{ tools | tojson }}<tool_call>{"name": "f", "arguments": {}}</tool_call>{% endif %}\
 {% for message in messages %}{{ message.content }}
@@ -56,8 +57,12 @@ def server_args(weather, tmp_path_factory):
 def client(server):
     made = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
     try:
-        made.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "x"}], max_tokens=1,
-                                     response_format={"type": "json_object"})
+        made.chat.completions.create(
+            model="tiny",
+            messages=[{"role": "user", "content": "x"}],
+            max_tokens=1,
+            response_format={"type": "json_object"},
+        )
     except openai.BadRequestError as error:
         if "without XGrammar" in str(error):
             pytest.skip("BUILT WITHOUT XGRAMMAR")
@@ -78,19 +83,26 @@ def weather(at: str) -> str:
 @pytest.mark.parametrize("mode", ["JSON_SCHEMA", "TOOLS"])
 def test_instructor(client, mode):
     made = instructor.from_openai(client, mode=getattr(instructor.Mode, mode))
-    review = made.chat.completions.create(model="tiny", response_model=Review, max_retries=0,
-                                          messages=[{"role": "user", "content": "Review it."}], **FIXED)
+    review = made.chat.completions.create(
+        model="tiny",
+        response_model=Review,
+        max_retries=0,
+        messages=[{"role": "user", "content": "Review it."}],
+        **FIXED,
+    )
     assert isinstance(review, Review)
 
 
 @pytest.mark.client("langchain-openai", "ChatOpenAI: with_structured_output by schema and by call")
 @pytest.mark.parametrize("method", ["json_schema", "function_calling"])
 def test_langchain_structures(client, server, method):
-    chat = langchain_openai.ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="tiny", max_retries=0, **FIXED)
+    chat = langchain_openai.ChatOpenAI(
+        base_url=server.url + "/v1", api_key="none", model="tiny", max_retries=0, **FIXED
+    )
     assert isinstance(chat.with_structured_output(Review, method=method).invoke("Review it."), Review)
 
 
-@pytest.mark.client("pydantic-ai", "Agent with an output type: as a call, and by schema")
+@pytest.mark.client("pydantic-ai-slim", "Agent with an output type: as a call, and by schema")
 @pytest.mark.parametrize("output", [Review, pydantic_ai.NativeOutput(Review)], ids=["call", "schema"])
 def test_pydantic_ai_structures(client, server, output):
     model = OpenAIChatModel("tiny", provider=OpenAIProvider(base_url=server.url + "/v1", api_key="none"))
@@ -110,7 +122,7 @@ def test_outlines(client, server):
 # --- Tools ------------------------------------------------------------------------------------
 
 
-@pytest.mark.client("pydantic-ai", "Agent with tools, and streamed: chat completions, Responses")
+@pytest.mark.client("pydantic-ai-slim", "Agent with tools, and streamed: chat completions, Responses")
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_pydantic_ai_calls(server, api):
     provider = OpenAIProvider(base_url=server.url + "/v1", api_key="none")
@@ -127,8 +139,9 @@ def test_pydantic_ai_calls(server, api):
 
 @pytest.mark.client("langchain-openai", "ChatOpenAI: bind_tools over Responses, whole and streamed")
 def test_langchain_responses(server):
-    chat = langchain_openai.ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="weather", max_retries=0,
-                                       use_responses_api=True).bind_tools([weather])
+    chat = langchain_openai.ChatOpenAI(
+        base_url=server.url + "/v1", api_key="none", model="weather", max_retries=0, use_responses_api=True
+    ).bind_tools([weather])
     reply = chat.invoke("Weather?")
     assert reply.tool_calls[0]["args"] == {"at": "Ulm"}
     chunks = list(chat.stream("Weather?"))
@@ -150,8 +163,20 @@ def test_langchain_messages(server):
 def test_litellm(server):
     answer = litellm.responses(model="openai/weather", input="Hello", api_base=server.url + "/v1", api_key="none")
     assert answer.output[-1].content[0].text == "Good day."
-    tool = {"type": "function", "function": {"name": "weather", "description": "The weather of a place.", "parameters": {
-        "type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}}}
-    reply = litellm.completion(model="anthropic/weather", messages=[{"role": "user", "content": "Weather?"}],
-                               tools=[tool], api_base=server.url, api_key="none", num_retries=0)
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "description": "The weather of a place.",
+            "parameters": {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]},
+        },
+    }
+    reply = litellm.completion(
+        model="anthropic/weather",
+        messages=[{"role": "user", "content": "Weather?"}],
+        tools=[tool],
+        api_base=server.url,
+        api_key="none",
+        num_retries=0,
+    )
     assert json.loads(reply.choices[0].message.tool_calls[0].function.arguments) == {"at": "Ulm"}

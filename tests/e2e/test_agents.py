@@ -2,6 +2,7 @@
 
 The model is scripted: given tools it thinks, says something, calls weather(at="Ulm"), and answers once it is told.
 """
+
 import json
 
 import anthropic
@@ -15,8 +16,13 @@ from conftest import EMBED, GOLDEN, serving
 from test_openapi import check_answer, check_request
 
 SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
-TOOL = {"type": "function", "name": "weather", "description": "The weather of a place.", "parameters": SCHEMA,
-        "strict": True}
+TOOL = {
+    "type": "function",
+    "name": "weather",
+    "description": "The weather of a place.",
+    "parameters": SCHEMA,
+    "strict": True,
+}
 ANTHROPIC_TOOL = {"name": "weather", "description": "The weather of a place.", "input_schema": SCHEMA}
 THOUGHT, SAID, CALL = "Ask the station.", "Let me look.", {"at": "Ulm"}
 
@@ -111,14 +117,24 @@ def test_a_parsed_response(client):
 def test_tokens_of_an_input(server, client):
     body = {"model": "weather", "input": "Hello"}
     counted = server.post("/v1/responses/input_tokens", body).json()
-    assert counted == {"object": "response.input_tokens",
-                       "input_tokens": client.responses.create(**body).usage.input_tokens}
+    assert counted == {
+        "object": "response.input_tokens",
+        "input_tokens": client.responses.create(**body).usage.input_tokens,
+    }
 
 
-@pytest.mark.parametrize("more, param", [
-    ({"previous_response_id": "resp_1"}, "previous_response_id"), ({"store": True}, "store"),
-    ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"), ({"truncation": "auto"}, "truncation"),
-    ({"max_output_tokens": 100000}, "max_output_tokens"), ({"input": 5}, "input"), ({"model": "embed"}, "model")])
+@pytest.mark.parametrize(
+    "more, param",
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"store": True}, "store"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"max_output_tokens": 100000}, "max_output_tokens"),
+        ({"input": 5}, "input"),
+        ({"model": "embed"}, "model"),
+    ],
+)
 def test_responses_refuse_by_name(server, more, param):
     answer = server.post("/v1/responses", {"model": "weather", "input": "Hello"} | more)
     assert answer.status_code in (400, 422), answer.text
@@ -130,22 +146,43 @@ CODEX = {
     "model": "weather",
     "instructions": "You are a coding agent running in a terminal.",
     "input": [
-        {"type": "message", "role": "developer",
-         "content": [{"type": "input_text", "text": "<permissions>read-only</permissions>"}]},
+        {
+            "type": "message",
+            "role": "developer",
+            "content": [{"type": "input_text", "text": "<permissions>read-only</permissions>"}],
+        },
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "<environment_context/>"}]},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Weather?"}]},
     ],
     "tools": [
-        {"type": "function", "name": "shell", "description": "Runs a command.", "strict": False,
-         "parameters": {"type": "object", "properties": {"command": {"type": "array", "items": {"type": "string"}}},
-                        "required": ["command"], "additionalProperties": False}},
-        {"type": "custom", "name": "apply_patch", "description": "Edits files.",
-         "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}},
+        {
+            "type": "function",
+            "name": "shell",
+            "description": "Runs a command.",
+            "strict": False,
+            "parameters": {
+                "type": "object",
+                "properties": {"command": {"type": "array", "items": {"type": "string"}}},
+                "required": ["command"],
+                "additionalProperties": False,
+            },
+        },
+        {
+            "type": "custom",
+            "name": "apply_patch",
+            "description": "Edits files.",
+            "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"},
+        },
         {"type": "web_search", "external_web_access": False},
         TOOL,
     ],
-    "tool_choice": "auto", "parallel_tool_calls": False, "reasoning": {"effort": "medium", "summary": "auto"},
-    "store": False, "stream": True, "include": ["reasoning.encrypted_content"], "prompt_cache_key": "0199-abc",
+    "tool_choice": "auto",
+    "parallel_tool_calls": False,
+    "reasoning": {"effort": "medium", "summary": "auto"},
+    "store": False,
+    "stream": True,
+    "include": ["reasoning.encrypted_content"],
+    "prompt_cache_key": "0199-abc",
     "text": {"verbosity": "low"},
 }
 
@@ -154,11 +191,15 @@ def test_a_coding_agent_by_responses(server):
     answer = server.post("/v1/responses", CODEX)
     assert answer.status_code == 200, answer.text
     assert answer.headers["x-penstock-ignored-options"] == "custom, web_search"
-    events = [json.loads(line[len("data: "):]) for line in answer.text.splitlines() if line.startswith("data: ")]
+    events = [json.loads(line[len("data: ") :]) for line in answer.text.splitlines() if line.startswith("data: ")]
     call = events[-1]["response"]["output"][-1]
     assert call["type"] == "function_call" and call["name"] == "weather"
-    again = CODEX | {"input": CODEX["input"] + events[-1]["response"]["output"] +
-                     [{"type": "function_call_output", "call_id": call["call_id"], "output": "rain"}], "stream": False}
+    again = CODEX | {
+        "input": CODEX["input"]
+        + events[-1]["response"]["output"]
+        + [{"type": "function_call_output", "call_id": call["call_id"], "output": "rain"}],
+        "stream": False,
+    }
     answer = server.post("/v1/responses", again).json()
     assert answer["output"][-1]["content"][0]["text"] == "It rains in Ulm."
 
@@ -168,15 +209,23 @@ def test_a_coding_agent_by_responses(server):
 
 @pytest.mark.client("anthropic", "messages: text, thinking, tools, count_tokens")
 def test_a_message(claude, server):
-    body = {"model": "weather", "max_tokens": 50, "extra_body": {"temperature": 0}, "tools": [ANTHROPIC_TOOL],
-            "messages": [{"role": "user", "content": "Weather?"}]}
+    body = {
+        "model": "weather",
+        "max_tokens": 50,
+        "extra_body": {"temperature": 0},
+        "tools": [ANTHROPIC_TOOL],
+        "messages": [{"role": "user", "content": "Weather?"}],
+    }
     message = claude.messages.create(**body)
     assert [block.type for block in message.content] == ["thinking", "text", "tool_use"]
     thinking, text, call = message.content
     assert thinking.thinking == THOUGHT and text.text == SAID and call.name == "weather" and call.input == CALL
     assert message.stop_reason == "tool_use" and message.usage.output_tokens == 14
-    turn = [*body["messages"], {"role": "assistant", "content": message.content},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "rain"}]}]
+    turn = [
+        *body["messages"],
+        {"role": "assistant", "content": message.content},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "rain"}]},
+    ]
     told = claude.messages.create(**(body | {"messages": turn}))
     assert told.content[0].text == "It rains in Ulm." and told.stop_reason == "end_turn"
     count = claude.messages.count_tokens(model="weather", messages=turn, tools=[ANTHROPIC_TOOL])
@@ -189,8 +238,13 @@ def test_a_message(claude, server):
 
 @pytest.mark.client("anthropic", "messages: streams")
 def test_a_streamed_message(claude):
-    body = {"model": "weather", "max_tokens": 50, "extra_body": {"temperature": 0}, "tools": [ANTHROPIC_TOOL],
-            "messages": [{"role": "user", "content": "Weather?"}]}
+    body = {
+        "model": "weather",
+        "max_tokens": 50,
+        "extra_body": {"temperature": 0},
+        "tools": [ANTHROPIC_TOOL],
+        "messages": [{"role": "user", "content": "Weather?"}],
+    }
     with claude.messages.stream(**body) as stream:
         kinds = [event.type for event in stream]
         final = stream.get_final_message()
@@ -198,19 +252,35 @@ def test_a_streamed_message(claude):
     assert [block.type for block in final.content] == ["thinking", "text", "tool_use"]
     assert final.content[0].thinking == THOUGHT and final.content[1].text == SAID and final.content[2].input == CALL
     assert final.stop_reason == "tool_use" and final.usage.output_tokens == 14
-    stopped = claude.messages.create(model="weather", max_tokens=50, stop_sequences=["day"], extra_body={"temperature": 0},
-                                     messages=[{"role": "user", "content": "Hello"}])
+    stopped = claude.messages.create(
+        model="weather",
+        max_tokens=50,
+        stop_sequences=["day"],
+        extra_body={"temperature": 0},
+        messages=[{"role": "user", "content": "Hello"}],
+    )
     assert stopped.stop_reason == "stop_sequence" and stopped.stop_sequence == "day"
-    cut = claude.messages.create(model="weather", max_tokens=1, extra_body={"temperature": 0},
-                                 messages=[{"role": "user", "content": "Hello"}])
+    cut = claude.messages.create(
+        model="weather", max_tokens=1, extra_body={"temperature": 0}, messages=[{"role": "user", "content": "Hello"}]
+    )
     assert cut.stop_reason == "max_tokens"
 
 
 @pytest.mark.client("anthropic", "errors")
 def test_messages_refuse_by_name(claude, server):
     with pytest.raises(anthropic.BadRequestError) as refused:
-        claude.messages.create(model="weather", max_tokens=5, messages=[{"role": "user", "content": [
-            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aa"}}]}])
+        claude.messages.create(
+            model="weather",
+            max_tokens=5,
+            messages=[
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aa"}}
+                    ],
+                }
+            ],
+        )
     assert "messages[0].content[0].type" in refused.value.message
     assert refused.value.body["error"]["type"] == "invalid_request_error"
     with pytest.raises(anthropic.NotFoundError) as missing:
@@ -223,32 +293,49 @@ def test_messages_refuse_by_name(claude, server):
 
 # A coding agent's request, as Claude Code sends it: blocks with cache_control, its own and the server's tools.
 CLAUDE_CODE = {
-    "model": "weather", "max_tokens": 200, "stream": True, "temperature": 1,
+    "model": "weather",
+    "max_tokens": 200,
+    "stream": True,
+    "temperature": 1,
     "metadata": {"user_id": "user_0_account__session_0"},
     "thinking": {"type": "enabled", "budget_tokens": 31999},
     "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
-    "system": [{"type": "text", "text": "You are an agent.", "cache_control": {"type": "ephemeral"}},
-               {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
-    "messages": [
-        {"role": "user", "content": [{"type": "text", "text": "<system-reminder>x</system-reminder>"},
-                                     {"type": "text", "text": "Weather?", "cache_control": {"type": "ephemeral"}}]},
+    "system": [
+        {"type": "text", "text": "You are an agent.", "cache_control": {"type": "ephemeral"}},
+        {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}},
     ],
-    "tools": [ANTHROPIC_TOOL | {"cache_control": {"type": "ephemeral"}},
-              {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}],
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "<system-reminder>x</system-reminder>"},
+                {"type": "text", "text": "Weather?", "cache_control": {"type": "ephemeral"}},
+            ],
+        },
+    ],
+    "tools": [
+        ANTHROPIC_TOOL | {"cache_control": {"type": "ephemeral"}},
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
+    ],
 }
 
 
 def test_a_coding_agent_by_messages(server):
-    headers = {"x-api-key": "none", "anthropic-version": "2023-06-01", "anthropic-beta": "interleaved-thinking-2025-05-14"}
+    headers = {
+        "x-api-key": "none",
+        "anthropic-version": "2023-06-01",
+        "anthropic-beta": "interleaved-thinking-2025-05-14",
+    }
     answer = requests.post(server.url + "/v1/messages?beta=true", json=CLAUDE_CODE, headers=headers, timeout=30)
     assert answer.status_code == 200, answer.text
     ignored = answer.headers["x-penstock-ignored-options"].split(", ")
     assert set(ignored) == {"cache_control", "context_management", "thinking.budget_tokens", "web_search_20250305"}
-    events = [json.loads(line[len("data: "):]) for line in answer.text.splitlines() if line.startswith("data: ")]
+    events = [json.loads(line[len("data: ") :]) for line in answer.text.splitlines() if line.startswith("data: ")]
     starts = [event["content_block"] for event in events if event["type"] == "content_block_start"]
     assert [block["type"] for block in starts] == ["thinking", "text", "tool_use"]
-    arguments = "".join(event["delta"].get("partial_json", "") for event in events
-                        if event["type"] == "content_block_delta")
+    arguments = "".join(
+        event["delta"].get("partial_json", "") for event in events if event["type"] == "content_block_delta"
+    )
     assert json.loads(arguments) == CALL
     count = {key: CLAUDE_CODE[key] for key in ("model", "system", "messages", "tools", "thinking")}
     counted = requests.post(server.url + "/v1/messages/count_tokens?beta=true", json=count, headers=headers, timeout=10)
@@ -276,15 +363,20 @@ def test_text_between_two_others(coder):
     assert client.completions.create(**body).choices[0].text == "return a + b"
     streamed = client.completions.create(**body, stream=True)
     assert "".join(chunk.choices[0].text for chunk in streamed) == "return a + b"
-    infill = {"input_prefix": "def add(a, b):", "input_suffix": "print(add(1, 2))", "n_predict": 20,
-              "input_extra": [{"filename": "b.py", "text": "c = 1"}]}
+    infill = {
+        "input_prefix": "def add(a, b):",
+        "input_suffix": "print(add(1, 2))",
+        "n_predict": 20,
+        "input_extra": [{"filename": "b.py", "text": "c = 1"}],
+    }
     document = coder.get("/openapi.json").json()
     check_request(document, "/infill", infill)
     answer = coder.post("/infill", infill)
     assert answer.status_code == 200 and answer.json()["content"] == "return a + b"
     check_answer(document, "post", "/infill", answer.json())
-    ollama = coder.post("/api/generate", {"model": "coder", "prompt": body["prompt"], "suffix": body["suffix"],
-                                          "stream": False})
+    ollama = coder.post(
+        "/api/generate", {"model": "coder", "prompt": body["prompt"], "suffix": body["suffix"], "stream": False}
+    )
     assert ollama.json()["response"] == "return a + b"
 
 

@@ -337,7 +337,7 @@ REFUSED = [
     ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0].type"),
     ({"response_format": {"type": "yaml"}}, "response_format"),
     ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
-    ({"response_format": {"type": "json_object"}, "tools": TOOLS}, "response_format"),
+    ({"guided_regex": "a+", "tools": TOOLS}, "guided_regex"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": {"type": "function", "function": {"name": "no_such_tool"}}, "tools": TOOLS}, "tool_choice"),
     ({"functions": [{"name": "f"}]}, "functions"),

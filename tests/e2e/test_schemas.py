@@ -239,8 +239,9 @@ def test_beside_tools_the_answer_is_calls_or_holds_to_its_schema(server):
             answered += 1
             jsonschema.validate(json.loads(choice["message"]["content"]), CHOICE)
     assert called + answered > 5
-    refused = server.post("/v1/chat/completions",
-                          {"model": "tiny", "messages": ASK, "tools": TOOLS, "guided_regex": "a+"})
+    refused = server.post(
+        "/v1/chat/completions", {"model": "tiny", "messages": ASK, "tools": TOOLS, "guided_regex": "a+"}
+    )
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "guided_regex"
 
 
