@@ -43,6 +43,7 @@ class MessagesReader {
     PENSTOCK_RETURN_IF_ERROR(RefuseFields(object_, kMessagesRefused));
     PENSTOCK_RETURN_IF_ERROR(ReadSystem());
     PENSTOCK_RETURN_IF_ERROR(ReadAll());
+    if (conversation_.empty()) return WrongAt("messages", "has no content");
     chat.continue_final_message = conversation_.EndsWithAnswer();
     chat.add_generation_prompt = !chat.continue_final_message;
     chat.messages = conversation_.Take();

@@ -94,6 +94,7 @@ TEST(Messages, FormatsAndThinking) {
 TEST(Messages, RefusesByName) {
   const auto field = [](const std::string& more) { return Messages(more).status().field(); };
   EXPECT_EQ(field(R"("messages":[])"), "messages");
+  EXPECT_EQ(field(R"("messages":[{"role":"user","content":[]}])"), "messages");
   EXPECT_EQ(field(R"("messages":[{"role":"tool","content":"x"}])"), "messages[0].role");
   EXPECT_EQ(field(R"("messages":[{"role":"user"}])"), "messages[0].content");
   EXPECT_EQ(field(R"("messages":[{"role":"user","content":[{"type":"image"}]}])"),

@@ -10,9 +10,12 @@
 #include "routes/cohere.h"
 #include "routes/error_body.h"
 #include "routes/fields.h"
+#include "routes/llama.h"
+#include "routes/messages.h"
 #include "routes/ollama.h"
 #include "routes/openai.h"
 #include "routes/rerank.h"
+#include "routes/responses.h"
 #include "routes/tei.h"
 #include "routes/tgi.h"
 
@@ -93,7 +96,8 @@ void CheckError(const Status& status) {
   const Status renamed =
       frontend::WithWireNames(status, {{"inputs", "input"}, {"source", "inputs.source"}});
   for (const routes::ErrorBody error_body :
-       {routes::ErrorBody::kOpenAi, routes::ErrorBody::kRerank, routes::ErrorBody::kTei}) {
+       {routes::ErrorBody::kOpenAi, routes::ErrorBody::kRerank, routes::ErrorBody::kTei,
+        routes::ErrorBody::kOllama, routes::ErrorBody::kAnthropic}) {
     const http::HttpResponse response = routes::PrintError(error_body, renamed, "id");
     PENSTOCK_CHECK(response.status >= 400);
     PENSTOCK_CHECK(JsonDocument::Parse(response.body).ok());
@@ -163,6 +167,16 @@ void CheckDialects(std::string_view body) {
   if (const auto call = routes::ParseOllamaChat(object); Parsed(call))
     CheckTextRequest(call->request);
   if (const auto call = routes::ParseCohereChat(object); Parsed(call))
+    CheckTextRequest(call->request);
+  if (const auto call = routes::ParseMessagesCall(object); Parsed(call))
+    CheckTextRequest(call->request);
+  if (const auto call = routes::ParseResponsesCall(object); Parsed(call)) {
+    CheckTextRequest(call->request);
+    for (const auto& [key, value] : call->echo) PENSTOCK_CHECK(JsonDocument::Parse(value).ok());
+  }
+  Parsed(routes::ParseCountTokens(object));
+  Parsed(routes::ParseInputTokens(object));
+  if (const auto call = routes::ParseLlamaInfill(object); Parsed(call))
     CheckTextRequest(call->request);
   const api::ServiceOptions limits;
   if (const auto call = routes::ParseOllamaEmbed(object, limits); Parsed(call)) {
