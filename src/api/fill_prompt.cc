@@ -80,11 +80,15 @@ Expected<std::vector<int32_t>> FillTokens(const text::Tokenizer& tokenizer,
   FillTokenizer out(tokenizer, stop);
   PENSTOCK_RETURN_IF_ERROR(out.AddBegin());
   const bool knows_files = !marks->file.empty() && Has(tokenizer, marks->file);
+  const bool in_files = knows_files && !prompt.files.empty();
+  if (in_files && Has(tokenizer, marks->repository)) {
+    PENSTOCK_RETURN_IF_ERROR(out.Add(marks->repository, "repository\n"));
+  }
   for (const FillPrompt::File& file : prompt.files) {
-    const std::string text =
-        knows_files ? file.name + "\n" + file.text : "--- " + file.name + "\n" + file.text + "\n";
+    const std::string text = (knows_files ? "" : "--- ") + file.name + "\n" + file.text + "\n";
     PENSTOCK_RETURN_IF_ERROR(out.Add(knows_files ? marks->file : "", text));
   }
+  if (in_files) PENSTOCK_RETURN_IF_ERROR(out.Add(marks->file, "file\n"));
   // The text that is written follows what stands last.
   if (marks->suffix_first) {
     PENSTOCK_RETURN_IF_ERROR(out.Add(marks->suffix, prompt.suffix));

@@ -50,9 +50,10 @@ TEST(FillPrompt, MarksOfQwen) {
   std::vector<int32_t> stops;
   EXPECT_THAT(Fill(*tokenizer, {"ab", "c", "d", {}}, &stops), ElementsAre(8, 0, 1, 9, 2, 10, 3));
   EXPECT_THAT(stops, ElementsAre(13, 12, 11));
-  // A file's name and its text have a line break between them, which this tokenizer does not know.
+  // This tokenizer knows neither a line break nor all letters: of "repository" it has the e, of
+  // "file" f and e.
   EXPECT_THAT(Fill(*tokenizer, {"a", "", "", {{"e", "f"}}}, &stops),
-              ElementsAre(12, 4, 5, 8, 0, 9, 10));
+              ElementsAre(11, 4, 12, 4, 5, 12, 5, 4, 8, 0, 9, 10));
 }
 
 TEST(FillPrompt, MarksOfOthers) {

@@ -152,11 +152,16 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
     try {
       status = context_.CheckWanted(Clock::now());
       if (status.ok() && HoldsCalls()) status = HoldCalls();
-      if (status.ok() && request_->grammar) return GetGrammar();
-      if (status.ok()) status = Prepare(&request_->prompts[next_]);
-      if (status.ok() && ++next_ < request_->prompts.size()) {
+      const size_t count = request_->prompts.size();
+      if (status.ok() && next_ < count) {
+        status = Prepare(&request_->prompts[next_]);
+        ++next_;
+      }
+      if (status.ok() && next_ < count) {
         return IsLong() ? WorkerPool::Turn::kAgainLong : WorkerPool::Turn::kAgain;
       }
+      // Behind the prompts, which may be too long: compiling takes more than they do.
+      if (status.ok() && request_->grammar) return GetGrammar();
       if (status.ok()) {
         SubmitAll();
         return WorkerPool::Turn::kDone;
@@ -284,8 +289,13 @@ Expected<std::vector<int32_t>> GenerateRun::Tokens(GeneratePrompt* prompt) {
   options.stop = {context_.cancel.get(), context_.deadline};
   if (const auto* const fill = std::get_if<FillPrompt>(&prompt->value)) {
     if (request_->echoes_prompt) begun_.prompts.push_back(fill->prefix);
-    return FillTokens(model_->tokenizer(), *fill, options.stop,
-                      &request_->sampling.options.stop_token_ids);
+    std::vector<int32_t> stops;
+    auto ids = FillTokens(model_->tokenizer(), *fill, options.stop, &stops);
+    sample::SamplingOptions& sampling = request_->sampling.options;
+    if (!sampling.ignore_eos) {
+      sampling.stop_token_ids.insert(sampling.stop_token_ids.end(), stops.begin(), stops.end());
+    }
+    return ids;
   }
   std::string rendered;
   ScopedMemory rendered_memory(context_.memory.get());
@@ -468,6 +478,7 @@ void GenerateRun::SubmitAll() {
     const std::lock_guard lock(mutex_);
     left_ = 1 + jobs_.size();
   }
+  for (const auto& job : jobs_) job->grammar.grammar = grammar_.grammar;
   submitting_ = true;
   std::vector<std::unique_ptr<generate::DecodeJob>> jobs = std::move(jobs_);
   size_t taken = 0;
@@ -567,7 +578,7 @@ class FeedEnd {
 };
 
 void RenderOne(const GenerateModel& model, RenderRequest* request, const RequestContext& context,
-               const Callback<RenderResponse>& answer) {
+               const ServiceOptions& limits, const Callback<RenderResponse>& answer) {
   if (Status wanted = context.CheckWanted(Clock::now()); !wanted.ok()) {
     return answer(std::move(wanted));
   }
@@ -576,6 +587,9 @@ void RenderOne(const GenerateModel& model, RenderRequest* request, const Request
     if (!text.ok()) return answer(std::move(text).status());
     RenderResponse response{*std::move(text)};
     if (request->counts_tokens) {
+      if (Status small = CheckBytes(response.prompt, "messages", limits); !small.ok()) {
+        return answer(std::move(small));
+      }
       text::EncodeOptions options;
       options.add_special_tokens = false;  // the template has them
       options.stop = {context.cancel.get(), context.deadline};
@@ -630,8 +644,8 @@ void Service::Render(RenderRequest request, RequestContext context, Callback<Ren
                      if (!model.ok()) return answer(std::move(model).status());
                      const Priority priority = with.priority;
                      Status taken = impl_->pool.Submit(
-                         [answer, model = *std::move(model), owned, with = std::move(with)] {
-                           RenderOne(*model, owned.get(), with, answer);
+                         [this, answer, model = *std::move(model), owned, with = std::move(with)] {
+                           RenderOne(*model, owned.get(), with, options_, answer);
                            return WorkerPool::Turn::kDone;
                          },
                          priority);

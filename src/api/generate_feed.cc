@@ -122,6 +122,12 @@ void GenerateFeed::ReadText(Choice* choice, std::string_view text,
   deltas->push_back(Content(text));
 }
 
+void GenerateFeed::CountCalls(const std::vector<reply::ReplyDelta>& deltas, Choice* choice) {
+  for (const reply::ReplyDelta& delta : deltas) {
+    if (delta.kind == reply::ReplyDelta::Kind::kCallEnd && delta.complete) ++choice->calls;
+  }
+}
+
 TokenInfo GenerateFeed::InfoOf(const generate::GeneratedToken& token) const {
   const auto fill = [&](int32_t id, float logprob) {
     return TokenText{id, logprob, texts_->IsSpecial(id), texts_->Bytes(id)};
@@ -158,7 +164,14 @@ GenerateEvent GenerateFeed::Read(Raw raw) {
     ReadText(&choice, raw.text, &end.deltas);
     if (choice.parser) {
       choice.parser->Finish(&end.deltas);
-      end.calls = choice.parser->calls();
+      CountCalls(end.deltas, &choice);
+      end.calls = choice.calls;
+      // What came of a call that the model broke off is told: the answer counts as cut, so that no
+      // client makes such a call.
+      const bool broken = choice.parser->calls() > choice.calls;
+      if (broken && end.reason == generate::FinishReason::kStop) {
+        end.reason = generate::FinishReason::kLength;
+      }
     }
     return end;
   }
@@ -167,6 +180,7 @@ GenerateEvent GenerateFeed::Read(Raw raw) {
   GeneratedPart part;
   part.choice = raw.choice;
   ReadText(&choice, raw.text, &part.deltas);
+  CountCalls(part.deltas, &choice);
   if (texts_ != nullptr) part.token = InfoOf(raw.token);
   return part;
 }

@@ -74,9 +74,11 @@ class GenerateFeed {
     std::optional<reply::ReplyParser> parser;
     int32_t tokens = 0;
     int32_t reasoning_tokens = 0;
+    int calls = 0;  // that are told as whole
   };
 
   Status Add(Raw raw);
+  static void CountCalls(const std::vector<reply::ReplyDelta>& deltas, Choice* choice);
   GenerateEvent Read(Raw raw);
   TokenInfo InfoOf(const generate::GeneratedToken& token) const;
   void ReadText(Choice* choice, std::string_view text,

@@ -153,7 +153,7 @@ struct GeneratedPart {
 struct ChoiceEnd {
   int32_t choice = 0;
   generate::FinishReason reason = generate::FinishReason::kStop;
-  int calls = 0;                          // of tools
+  int calls = 0;                          // of tools, whole ones
   int stop_string = -1;                   // that ended it; -1: none did
   int32_t tokens = 0;                     // generated, the end token included
   std::vector<reply::ReplyDelta> deltas;  // the last of the text, which was held back

@@ -42,41 +42,45 @@ const chat::JsonValue* TextOfPart(const chat::JsonValue& part, const std::string
   return is_text ? source->Find("data") : nullptr;
 }
 
-// The text of a content's parts, each {"type": "text", "text": "..."} or a string. What the model
-// thought goes into *thinking.
+// The text of one part, {"type": "text", "text": "..."} or a string; null: it was thinking, which
+// went into *thinking.
+Expected<const std::string*> TextOfOne(const chat::JsonValue& part, const std::string& at,
+                                       std::string* thinking) {
+  const std::string* text = part.string();
+  if (text != nullptr) return text;
+  const chat::JsonValue* const type = part.Find("type");
+  if (type == nullptr || type->string() == nullptr) {
+    return Wrong(at, "must be an object with a type");
+  }
+  const std::string& name = *type->string();
+  constexpr std::string_view kKnown[] = {"text",    "input_text", "output_text",
+                                         "refusal", "thinking",   "document"};
+  if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown) ||
+      (name == "thinking" && thinking == nullptr)) {
+    return Wrong(at + ".type",
+                 "\"" + name.substr(0, 40) + "\" is not supported; the models here read text");
+  }
+  const chat::JsonValue* const value = TextOfPart(part, name);
+  text = value == nullptr ? nullptr : value->string();
+  if (text == nullptr) {
+    if (part.Find("source") != nullptr) return Wrong(at + ".source", "must be of type text");
+    const char* const member = name == "document" ? ".document.data" : ".text";
+    return Wrong(at + member, "must be a string");
+  }
+  if (name != "thinking") return text;
+  *thinking += *text;
+  return static_cast<const std::string*>(nullptr);
+}
+
+// The text of a content's parts.
 Expected<std::string> JoinParts(const chat::JsonValue::Array& parts, const std::string& path,
                                 std::string* thinking) {
   std::string joined;
   bool first = true;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const std::string at = Indexed(path, i);
-    const std::string* text = parts[i].string();
-    if (text == nullptr) {
-      const chat::JsonValue* const type = parts[i].Find("type");
-      if (type == nullptr || type->string() == nullptr) {
-        return Wrong(at, "must be an object with a type");
-      }
-      const std::string& name = *type->string();
-      constexpr std::string_view kKnown[] = {"text",    "input_text", "output_text",
-                                             "refusal", "thinking",   "document"};
-      if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown) ||
-          (name == "thinking" && thinking == nullptr)) {
-        return Wrong(at + ".type",
-                     "\"" + name.substr(0, 40) + "\" is not supported; the models here read text");
-      }
-      const chat::JsonValue* const value = TextOfPart(parts[i], name);
-      text = value == nullptr ? nullptr : value->string();
-      if (text == nullptr) {
-        if (parts[i].Find("source") != nullptr)
-          return Wrong(at + ".source", "must be of type text");
-        const char* const member = name == "document" ? ".document.data" : ".text";
-        return Wrong(at + member, "must be a string");
-      }
-      if (name == "thinking") {
-        *thinking += *text;
-        continue;
-      }
-    }
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string* text,
+                              TextOfOne(parts[i], Indexed(path, i), thinking));
+    if (text == nullptr) continue;
     if (!std::exchange(first, false)) joined += '\n';
     joined += *text;
   }
@@ -205,6 +209,11 @@ Expected<std::string> TextOfContent(const chat::JsonValue& content, const std::s
   if (content.string() != nullptr) return *content.string();
   if (content.array() != nullptr) return JoinParts(*content.array(), path, thinking);
   return Wrong(path, std::string("must be a string or an array of parts, is ") + TypeOf(content));
+}
+
+Expected<std::string> TextOfBlock(const chat::JsonValue& block, const std::string& path) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string* text, TextOfOne(block, path, nullptr));
+  return *text;
 }
 
 Expected<chat::JsonValue> ToJsonValue(JsonElement value, const char* field,

@@ -43,6 +43,9 @@ Status ReadMessages(const JsonObject& object, const RequestContext* context, api
 Expected<std::string> TextOfContent(const chat::JsonValue& content, const std::string& path,
                                     std::string* thinking);
 
+// The same of one part, which `path` names.
+Expected<std::string> TextOfBlock(const chat::JsonValue& block, const std::string& path);
+
 // kInvalidArgument: not a name that a tool may have. Null: there is none.
 Status CheckToolName(const chat::JsonValue* name, const std::string& path);
 

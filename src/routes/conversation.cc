@@ -69,6 +69,11 @@ void Conversation::AddResult(std::string id, std::string text) {
   messages_.push_back(std::move(message));
 }
 
+bool Conversation::HasTurns() const {
+  return messages_.size() > 1 ||
+         (messages_.size() == 1 && *messages_[0].Find("role")->string() != "system");
+}
+
 bool Conversation::EndsWithAnswer() const {
   if (messages_.empty() || messages_.back().Find("tool_calls") != nullptr) return false;
   return *messages_.back().Find("role")->string() == kAssistant;
@@ -85,7 +90,13 @@ Expected<reply::ReplyTool> AddFunction(const FlatTool& flat, api::ChatPrompt* ch
         {flat.schema_key, "parameters"}}) {
     chat::JsonValue* const member = flat.tool->Find(from);
     if (member == nullptr || member->is_null()) continue;
-    if (from == flat.schema_key && member->object() != nullptr) known.parameters = member->Print();
+    const bool is_schema = from == flat.schema_key;
+    if (is_schema ? member->object() == nullptr : member->string() == nullptr) {
+      const std::string path = flat.path + "." + std::string(from);
+      return Status::InvalidArgument(
+          "'" + path + "' must be " + (is_schema ? "an object" : "a string"), path);
+    }
+    if (is_schema) known.parameters = member->Print();
     function.Set(to, std::move(*member));
   }
   chat::JsonValue tool;

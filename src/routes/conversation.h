@@ -24,7 +24,8 @@ class Conversation {
   // What a call returned. The tool's name is that of the call of this id.
   void AddResult(std::string id, std::string text);
 
-  bool empty() const { return messages_.empty(); }
+  // Whether there is a message besides the system's.
+  bool HasTurns() const;
   // The last message is the model's, and is not a call.
   bool EndsWithAnswer() const;
   chat::JsonValue Take() { return chat::JsonValue(std::exchange(messages_, {})); }

@@ -117,6 +117,8 @@ class TextPump final : public EventPump {
     }
     GeneratedChoice* const choice = answer_.At(part.choice);
     answer_.Add(part.deltas, choice);
+    content_tokens_.resize(answer_.choices.size());
+    content_tokens_[static_cast<size_t>(part.choice)].Add(part, &choice->content_tokens);
     if (part.token) choice->tokens.push_back(*std::move(part.token));
   }
 
@@ -208,6 +210,7 @@ class TextPump final : public EventPump {
   std::string text_;  // events that are printed and not handed over
   int64_t items_ = 0;
   GeneratedAnswer answer_;
+  std::vector<ContentTokens> content_tokens_;  // of each choice of an answer that is sent whole
 };
 
 }  // namespace

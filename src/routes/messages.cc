@@ -43,7 +43,7 @@ class MessagesReader {
     PENSTOCK_RETURN_IF_ERROR(RefuseFields(object_, kMessagesRefused));
     PENSTOCK_RETURN_IF_ERROR(ReadSystem());
     PENSTOCK_RETURN_IF_ERROR(ReadAll());
-    if (conversation_.empty()) return WrongAt("messages", "has no content");
+    if (!conversation_.HasTurns()) return WrongAt("messages", "has no content");
     chat.continue_final_message = conversation_.EndsWithAnswer();
     chat.add_generation_prompt = !chat.continue_final_message;
     chat.messages = conversation_.Take();
@@ -137,10 +137,7 @@ Status MessagesReader::ReadBlock(const std::string& role, chat::JsonValue* block
   if (*type == "redacted_thinking") return Status::Ok();
   const bool is_text = *type == "text" || *type == "document";
   if (is_text) {
-    chat::JsonValue::Array one;
-    one.push_back(std::move(*block));
-    PENSTOCK_ASSIGN_OR_RETURN(std::string text,
-                              TextOfContent(chat::JsonValue(std::move(one)), path, nullptr));
+    PENSTOCK_ASSIGN_OR_RETURN(std::string text, TextOfBlock(*block, path));
     conversation_.AddText(role, std::move(text));
     return Status::Ok();
   }
@@ -191,9 +188,12 @@ Status MessagesReader::ReadMessagesTools() {
     const std::string path = fmt::format("tools[{}]", index++);
     if (tool.object() == nullptr) return WrongAt(path, "must be an object");
     Look(tool);
-    const std::string* const type = TextMember(&tool, "type");
-    if (type != nullptr && *type != "custom") {
-      ignored.Add(*type);
+    const chat::JsonValue* const type = tool.Find("type");
+    if (type != nullptr && type->string() == nullptr) {
+      return WrongAt(path + ".type", "must be a string");
+    }
+    if (type != nullptr && *type->string() != "custom") {
+      ignored.Add(*type->string());
       continue;
     }
     PENSTOCK_ASSIGN_OR_RETURN(reply::ReplyTool added,

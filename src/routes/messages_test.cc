@@ -106,7 +106,14 @@ TEST(Messages, RefusesByName) {
             "messages[0].content[0].input");
   const std::string hello = kHello;
   EXPECT_EQ(field(hello + R"(,"mcp_servers":[{"url":"x"}])"), "mcp_servers");
+  EXPECT_EQ(field(R"("system":"s","messages":[{"role":"user","content":[]}])"), "messages");
+  EXPECT_EQ(field(R"("messages":[{"role":"user","content":[{"type":"text","text":5}]}])"),
+            "messages[0].content[0].text");
   EXPECT_EQ(field(hello + R"(,"tools":[{"name":""}])"), "tools[0].name");
+  EXPECT_EQ(field(hello + R"(,"tools":[{"name":"f","type":5}])"), "tools[0].type");
+  EXPECT_EQ(field(hello + R"(,"tools":[{"name":"f","input_schema":"x"}])"),
+            "tools[0].input_schema");
+  EXPECT_EQ(field(hello + R"(,"tools":[{"name":"f","description":5}])"), "tools[0].description");
   EXPECT_EQ(field(hello + R"(,"tool_choice":{"type":"any"})"), "tool_choice");
   EXPECT_EQ(field(hello + R"(,"thinking":{"type":"much"})"), "thinking.type");
   EXPECT_EQ(field(hello + R"(,"stop_sequences":[1])"), "stop_sequences[0]");

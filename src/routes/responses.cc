@@ -107,7 +107,7 @@ Status ResponsesReader::ReadInput() {
   for (chat::JsonValue& item : *items.array()) {
     PENSTOCK_RETURN_IF_ERROR(ReadItem(&item, fmt::format("input[{}]", index++)));
   }
-  if (conversation_.empty()) return Fault("input", "is empty");
+  if (!conversation_.HasTurns()) return Fault("input", "is empty");
   return Status::Ok();
 }
 
@@ -213,8 +213,16 @@ Status AllowTools(const JsonObject& choice, ResponsesReader* reader) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonArray allowed, choice.GetArray("tools", kToolsMax));
   std::vector<std::string> names;
   for (const JsonElement each : allowed) {
+    std::string_view type;
+    if (each["type"].Get(&type) && type != "function") continue;  // ignored as in `tools`
     std::string name;
     if (!each["name"].Get(&name)) return Fault("tool_choice.tools", "must name functions");
+    const bool known = std::any_of(reader->tools.begin(), reader->tools.end(),
+                                   [&](const auto& tool) { return tool.name == name; });
+    if (!known) {
+      return Fault("tool_choice.tools",
+                   fmt::format("names '{}', which is not among the tools", name.substr(0, 80)));
+    }
     names.push_back(std::move(name));
   }
   const auto is_left_out = [&](const std::string& name) {

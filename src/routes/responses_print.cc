@@ -49,10 +49,11 @@ class ResponsesPrinter final : public TextPrinter {
     if (!choice.reasoning.empty()) {
       New(OutputItem::Type::kReasoning)->text = choice.reasoning;
     }
-    if (!choice.content.empty() || choice.calls.empty()) {
+    // Clients want an answer: one without any has an empty message, here as in a stream.
+    if (!choice.content.empty() || (choice.calls.empty() && items_.empty())) {
       OutputItem* const message = New(OutputItem::Type::kMessage);
       message->text = choice.content;
-      message->tokens = choice.tokens;
+      message->tokens = choice.content_tokens;
     }
     for (const GeneratedChoice::Call& call : choice.calls) {
       OutputItem* const item = New(OutputItem::Type::kCall);
@@ -76,9 +77,9 @@ class ResponsesPrinter final : public TextPrinter {
   }
 
   void Part(const api::GeneratedPart& part, std::string* out) override {
-    token_ = part.token ? &*part.token : nullptr;
+    new_tokens_.clear();
+    if (logprobs_) content_tokens_.Add(part, &new_tokens_);
     for (const reply::ReplyDelta& delta : part.deltas) Take(delta, out);
-    token_ = nullptr;
   }
 
   void End(const api::ChoiceEnd& end, std::string* out) override {
@@ -287,16 +288,16 @@ class ResponsesPrinter final : public TextPrinter {
     if (!IsOpen(type)) Open(type, {}, out);
     OutputItem& item = items_.back();
     item.text += delta.text;
-    const api::TokenInfo* const token =
-        type == OutputItem::Type::kMessage && logprobs_ ? std::exchange(token_, nullptr) : nullptr;
-    if (token != nullptr) item.tokens.push_back(*token);
     ItemEvent(event, out, [&](JsonWriter* json) {
       json->Field("delta", delta.text);
       if (type != OutputItem::Type::kMessage) return;
       json->Key("logprobs").BeginArray();
-      if (token != nullptr) WriteTokenInfo(*token, json);
+      for (const api::TokenInfo& token : new_tokens_) WriteTokenInfo(token, json);
       json->EndArray();
     });
+    if (type != OutputItem::Type::kMessage) return;
+    for (api::TokenInfo& token : new_tokens_) item.tokens.push_back(std::move(token));
+    new_tokens_.clear();
   }
 
   const std::string id_;
@@ -306,8 +307,9 @@ class ResponsesPrinter final : public TextPrinter {
   const std::vector<std::pair<const char*, std::string>> echo_;
   std::string model_;
   std::vector<OutputItem> items_;
-  bool open_ = false;                      // the last of them
-  const api::TokenInfo* token_ = nullptr;  // of the part at hand, until an event has it
+  bool open_ = false;  // the last of them
+  ContentTokens content_tokens_;
+  std::vector<api::TokenInfo> new_tokens_;  // of the part at hand, until an event has them
   int32_t reasoning_tokens_ = 0;
   bool cut_ = false;
   Status error_;

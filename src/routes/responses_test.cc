@@ -59,8 +59,9 @@ TEST(Responses, ToolsAndTheirChoice) {
       Responses(tools + R"(,"tool_choice":{"type":"function","name":"g"})")->request.required_tool,
       "g");
   EXPECT_EQ(Responses(tools + R"(,"tool_choice":"none")")->request.tools, nullptr);
-  const auto some = Responses(tools + R"(,"tool_choice":{"type":"allowed_tools","mode":"required",)"
-                                      R"("tools":[{"type":"function","name":"g"}]})");
+  const auto some =
+      Responses(tools + R"(,"tool_choice":{"type":"allowed_tools","mode":"required",)"
+                        R"("tools":[{"type":"web_search"},{"type":"function","name":"g"}]})");
   EXPECT_TRUE(some->request.requires_call);
   ASSERT_EQ(some->request.tools->tools().size(), 1u);
   EXPECT_EQ(ChatOf(*some).tools.array()->size(), 1u);
@@ -96,6 +97,10 @@ TEST(Responses, RefusesByName) {
   EXPECT_EQ(field(R"("input":"x","tools":[{"name":"f"}])"), "tools[0].type");
   EXPECT_EQ(field(R"("input":"x","tools":[{"type":"function"}])"), "tools[0].name");
   EXPECT_EQ(field(R"("input":"x","tool_choice":"required")"), "tool_choice");
+  const std::string tools = kTools;
+  EXPECT_EQ(field(tools + R"(,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[)"
+                          R"({"type":"function","name":"h"}]})"),
+            "tool_choice.tools");
   EXPECT_EQ(field(R"("input":"x","text":{"format":{"type":"xml"}})"), "text.format");
   EXPECT_EQ(Responses(R"("input":"x","store":false,"previous_response_id":null)").status().code(),
             StatusCode::kOk);
@@ -169,6 +174,38 @@ TEST(Responses, StreamsThatBreakOffAndThatAreCut) {
   EXPECT_EQ(EventTypes(out).back(), "response.incomplete");
   EXPECT_THAT(out, HasSubstr(R"("incomplete_details":{"reason":"max_output_tokens"})"));
   EXPECT_THAT(out, HasSubstr(R"("status":"incomplete","content":[{)"));
+}
+
+// A token without text belongs to the text that it becomes a part of; those of thinking and of
+// calls are not of the message.
+TEST(Responses, LogprobsAreThoseOfTheContent) {
+  auto call = Responses(R"("input":"x","include":["message.output_text.logprobs"])");
+  const auto printer = NewResponsesPrinter(&*call, "r", 5);
+  std::string out;
+  std::vector<api::TokenInfo> whole;
+  ContentTokens content;
+  const auto part = [&](int32_t id, std::vector<reply::ReplyDelta> deltas) {
+    api::GeneratedPart made;
+    made.deltas = std::move(deltas);
+    made.token = api::TokenInfo{};
+    made.token->bytes = "t" + std::to_string(id);
+    content.Add(made, &whole);
+    printer->Part(made, &out);
+  };
+  part(1, {Delta(Kind::kMarkup, "<think>")});
+  part(2, {Delta(Kind::kReasoning, "r")});
+  part(3, {});
+  part(4, {Delta(Kind::kMarkup, "</think>")});
+  part(5, {});
+  part(6, {Delta(Kind::kContent, "c")});
+  part(7, {CallBegin("c", "f")});
+  printer->End({}, &out);
+  ASSERT_EQ(whole.size(), 2u);
+  EXPECT_EQ(whole[0].bytes + whole[1].bytes, "t5t6");
+  const size_t at = out.find("response.output_text.done");
+  EXPECT_THAT(out.substr(at), HasSubstr(R"("logprobs":[{"token":"t5")"));
+  EXPECT_THAT(out, testing::Not(HasSubstr("\"t3\"")));
+  EXPECT_THAT(out, testing::Not(HasSubstr("\"t7\"")));
 }
 
 TEST(Responses, PrintsAWholeAnswer) {

@@ -1,5 +1,8 @@
 #include "routes/text_printer.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "http/stream_formats.h"
 
 namespace penstock::routes {
@@ -7,6 +10,18 @@ namespace penstock::routes {
 void TextPrinter::Error(const Status& status, const std::string& body, std::string* out) {
   (void)status;
   http::AppendEvent("", body, out);
+}
+
+void ContentTokens::Add(const api::GeneratedPart& part, std::vector<api::TokenInfo>* out) {
+  if (!part.token) return;
+  waiting_.push_back(*part.token);
+  if (part.deltas.empty()) return;
+  const bool of_content =
+      std::any_of(part.deltas.begin(), part.deltas.end(), [](const auto& delta) {
+        return delta.kind == reply::ReplyDelta::Kind::kContent && !delta.text.empty();
+      });
+  if (of_content) std::move(waiting_.begin(), waiting_.end(), std::back_inserter(*out));
+  waiting_.clear();
 }
 
 GeneratedChoice* GeneratedAnswer::At(int32_t choice) {

@@ -17,7 +17,8 @@ struct GeneratedChoice {
   };
   std::string content, reasoning;
   std::vector<Call> calls;
-  std::vector<api::TokenInfo> tokens;  // where log-probabilities are asked for
+  std::vector<api::TokenInfo> tokens;          // where log-probabilities are asked for
+  std::vector<api::TokenInfo> content_tokens;  // of these, the ones of the content
   generate::FinishReason reason = generate::FinishReason::kStop;
   int stop_string = -1;
   int32_t token_count = 0;
@@ -34,6 +35,17 @@ struct GeneratedAnswer {
 
   void Add(const std::vector<reply::ReplyDelta>& deltas, GeneratedChoice* choice) const;
   GeneratedChoice* At(int32_t choice);
+};
+
+// Tells the tokens of the content from those of thinking and of calls, part after part. A token
+// without text belongs to what its text becomes a part of.
+class ContentTokens {
+ public:
+  // Appends to *out the tokens that are known to be of the content with this part.
+  void Add(const api::GeneratedPart& part, std::vector<api::TokenInfo>* out);
+
+ private:
+  std::vector<api::TokenInfo> waiting_;
 };
 
 // Prints the answers of one API, of one request.

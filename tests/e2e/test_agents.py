@@ -385,3 +385,27 @@ def test_without_marks_it_is_refused(server):
     assert answer.status_code == 400 and answer.json()["error"]["param"] == "suffix"
     answer = server.post("/infill", {"model": "weather", "input_prefix": "a", "input_suffix": "b"})
     assert answer.status_code == 400 and answer.json()["error"]["param"] == "input_suffix"
+
+
+# --- A call that the model breaks off ---------------------------------------------------------
+
+
+def test_a_broken_call_is_not_told_as_a_call(tmp_path):
+    """Streamed, its begin is told before it breaks off: the answer says that it was cut. Whole, it is text."""
+    pieces = ["<tool_call>", '\n{"name": "weath', 'er", "arguments": {"at', '": "Ulm']
+    scripts = {"<|asked|>": pieces, "<|told|>": ["x1"], "<|chat|>": ["x2"]}
+    special = ("<tool_call>",)
+    folder = scripted_model.write(tmp_path / "cut", scripts, scripted_model.TEMPLATE, special)
+    with serving("--model", f"cut={folder}") as server:
+        client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+        claude = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+        ask = {"model": "cut", "max_tokens": 50, "messages": [{"role": "user", "content": "Weather?"}]}
+        with claude.messages.stream(**ask, tools=[ANTHROPIC_TOOL]) as stream:
+            assert stream.get_final_message().stop_reason == "max_tokens"
+        whole = claude.messages.create(**ask, tools=[ANTHROPIC_TOOL])
+        assert whole.stop_reason == "end_turn" and whole.content[0].type == "text"
+        events = list(client.responses.create(model="cut", input="Weather?", tools=[TOOL], stream=True))
+        assert events[-1].type == "response.incomplete" and events[-1].response.output[0].status == "incomplete"
+        chat = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
+        chunks = list(client.chat.completions.create(**ask, tools=[chat], stream=True))
+        assert chunks[-1].choices[0].finish_reason == "length"
