@@ -30,7 +30,8 @@ class NgramDraft {
   // Takes in the text, which has grown to `tokens`, and looks for a guess of the next one. Takes
   // time by the tokens that are new.
   void Follow(int32_t tokens, const Token& token);
-  // How likely a guessed token comes true, if all before it did; 0: there is no guess.
+  // The probability that a guessed token is the model's own, given that those before it were.
+  // 0 where nothing was guessed.
   double chance() const { return source_ < 0 ? 0 : chance_; }
   // The next `count` tokens, which follow those of the last Follow. There must be a guess.
   void Guess(int32_t count, const Token& token, std::vector<int32_t>* out) const;

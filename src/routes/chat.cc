@@ -165,14 +165,11 @@ Expected<TextCall> ParseChatCall(std::string_view body, const RequestContext* co
   }
   options.top_logprobs = top.value_or(0);
   PENSTOCK_RETURN_IF_ERROR(CheckSampling(request.sampling));
-  api::GeneratePrompt prompt;
-  prompt.field = "messages";
   api::ChatPrompt chat;
   PENSTOCK_RETURN_IF_ERROR(ReadMessages(object, context, &chat));
   PENSTOCK_RETURN_IF_ERROR(ParseTools(object, context, &chat, &request));
   PENSTOCK_RETURN_IF_ERROR(ReadTemplateOptions(object, context, &chat));
-  prompt.value = std::move(chat);
-  request.prompts.push_back(std::move(prompt));
+  request.prompts.push_back(PromptOf("messages", std::move(chat)));
   return call;
 }
 

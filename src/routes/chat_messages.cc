@@ -241,6 +241,13 @@ Status ReadMessages(const JsonObject& object, const RequestContext* context,
   return Status::Ok();
 }
 
+api::GeneratePrompt PromptOf(const char* field, api::ChatPrompt chat) {
+  api::GeneratePrompt prompt;
+  prompt.field = field;
+  prompt.value = std::move(chat);
+  return prompt;
+}
+
 Status SetTools(std::vector<reply::ReplyTool> tools, api::TextRequest* request) {
   if (tools.empty()) return Status::Ok();
   using grammar::GrammarKind;

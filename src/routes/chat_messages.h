@@ -46,12 +46,16 @@ Expected<std::string> TextOfContent(const chat::JsonValue& content, const std::s
 // The same of one part, which `path` names.
 Expected<std::string> TextOfBlock(const chat::JsonValue& block, const std::string& path);
 
-// kInvalidArgument: not a name that a tool may have. Null: there is none.
+// Checks the name of a tool; `name` is null where the tool has none. kInvalidArgument: it is not a
+// string of 1 to kNameBytesMax bytes.
 Status CheckToolName(const chat::JsonValue* name, const std::string& path);
 
 // The field "tools": functions. `tools` may be null. Absent, null or empty: chat->tools stays null.
 Status ReadTools(const JsonObject& object, const RequestContext* context, api::ChatPrompt* chat,
                  std::vector<reply::ReplyTool>* tools);
+
+// A prompt that is a conversation; `field` has its messages.
+api::GeneratePrompt PromptOf(const char* field, api::ChatPrompt chat);
 
 // Tools that the model may call, none perhaps. kInvalidArgument: the answer is held to a pattern or
 // to rules as well, in which calls have no place.

@@ -242,10 +242,7 @@ Expected<TextCall> ParseCohereChat(const JsonObject& object, const RequestContex
   PENSTOCK_RETURN_IF_ERROR(ParseToolChoice(object, &chat, &tools, &request));
   PENSTOCK_RETURN_IF_ERROR(SetTools(std::move(tools), &request));
   PENSTOCK_RETURN_IF_ERROR(ParseThinking(object, &chat));
-  api::GeneratePrompt prompt;
-  prompt.field = "messages";
-  prompt.value = std::move(chat);
-  request.prompts.push_back(std::move(prompt));
+  request.prompts.push_back(PromptOf("messages", std::move(chat)));
   return call;
 }
 

@@ -117,8 +117,10 @@ class TextPump final : public EventPump {
     }
     GeneratedChoice* const choice = answer_.At(part.choice);
     answer_.Add(part.deltas, choice);
-    content_tokens_.resize(answer_.choices.size());
-    content_tokens_[static_cast<size_t>(part.choice)].Add(part, &choice->content_tokens);
+    if (printer_->content_tokens_alone()) {
+      content_tokens_.resize(answer_.choices.size());
+      return content_tokens_[static_cast<size_t>(part.choice)].Add(part, &choice->tokens);
+    }
     if (part.token) choice->tokens.push_back(*std::move(part.token));
   }
 

@@ -280,10 +280,7 @@ Expected<TextCall> ParseMessagesCall(const JsonObject& object, const RequestCont
   PENSTOCK_RETURN_IF_ERROR(ReadOutput(object, &reader.chat, &request));
   PENSTOCK_RETURN_IF_ERROR(SetTools(std::move(reader.tools), &request));
   call.ignored = std::move(reader.ignored);
-  api::GeneratePrompt prompt;
-  prompt.field = "messages";
-  prompt.value = std::move(reader.chat);
-  request.prompts.push_back(std::move(prompt));
+  request.prompts.push_back(PromptOf("messages", std::move(reader.chat)));
   return call;
 }
 

@@ -192,13 +192,6 @@ Status FitMessages(chat::JsonValue* messages) {
   return Status::Ok();
 }
 
-api::GeneratePrompt PromptOf(const char* field, api::ChatPrompt chat) {
-  api::GeneratePrompt prompt;
-  prompt.field = field;
-  prompt.value = std::move(chat);
-  return prompt;
-}
-
 chat::JsonValue Message(const char* role, std::string content) {
   chat::JsonValue message;
   message.Set("role", role);

@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "common/json.h"
-#include "routes/fields.h"
 #include "routes/ollama_models.h"
 #include "routes/ollama_print.h"
+#include "routes/print_test_util.h"
 #include "routes/sha256.h"
 
 namespace penstock::routes {
@@ -17,17 +17,6 @@ namespace {
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
-
-template <typename Parse>
-auto Parsed(Parse parse, const std::string& text) {
-  const auto body = RequestBody::Parse(text);
-  EXPECT_TRUE(body.ok()) << text;
-  if constexpr (std::is_invocable_v<Parse, const JsonObject&>) {
-    return parse(body->object());
-  } else {
-    return parse(body->object(), nullptr);  // the request's context
-  }
-}
 
 OllamaTextCall Chat(const std::string& more) {
   auto call = Parsed(ParseOllamaChat,

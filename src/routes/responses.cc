@@ -264,7 +264,7 @@ Status ReadChoice(const JsonObject& object, ResponsesReader* reader, api::TextRe
     reader->tools.clear();
   } else if (word == "required") {
     if (reader->tools.empty()) {
-      return Fault("tool_choice", "asks for a call, and there are no functions in 'tools'");
+      return Fault("tool_choice", "asks for a call, but 'tools' has no function");
     }
     request->requires_call = true;
   } else if (!word.empty() && word != "auto") {
@@ -321,10 +321,7 @@ Expected<ResponsesCall> ParseResponsesCall(const JsonObject& object,
   if (context != nullptr && context->memory != nullptr) {
     PENSTOCK_RETURN_IF_ERROR(context->memory->Take(echoed_bytes));
   }
-  api::GeneratePrompt prompt;
-  prompt.field = "input";
-  prompt.value = std::move(reader.chat);
-  request.prompts.push_back(std::move(prompt));
+  request.prompts.push_back(PromptOf("input", std::move(reader.chat)));
   return call;
 }
 

@@ -42,6 +42,8 @@ class ResponsesPrinter final : public TextPrinter {
     return headers;
   }
 
+  bool content_tokens_alone() const override { return true; }
+
   std::string Whole(const GeneratedAnswer& answer) override {
     model_ = answer.model;
     const GeneratedChoice none;
@@ -53,7 +55,7 @@ class ResponsesPrinter final : public TextPrinter {
     if (!choice.content.empty() || (choice.calls.empty() && items_.empty())) {
       OutputItem* const message = New(OutputItem::Type::kMessage);
       message->text = choice.content;
-      message->tokens = choice.content_tokens;
+      message->tokens = choice.tokens;
     }
     for (const GeneratedChoice::Call& call : choice.calls) {
       OutputItem* const item = New(OutputItem::Type::kCall);

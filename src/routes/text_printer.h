@@ -17,8 +17,8 @@ struct GeneratedChoice {
   };
   std::string content, reasoning;
   std::vector<Call> calls;
-  std::vector<api::TokenInfo> tokens;          // where log-probabilities are asked for
-  std::vector<api::TokenInfo> content_tokens;  // of these, the ones of the content
+  // Where log-probabilities are asked for: all, or those of the content (content_tokens_alone).
+  std::vector<api::TokenInfo> tokens;
   generate::FinishReason reason = generate::FinishReason::kStop;
   int stop_string = -1;
   int32_t token_count = 0;
@@ -56,6 +56,8 @@ class TextPrinter {
   virtual bool lines() const { return false; }
   // Headers of the answer, whole or streamed, besides those of its form.
   virtual std::vector<std::pair<std::string, std::string>> headers() const { return {}; }
+  // Whether Whole wants the tokens of the content alone.
+  virtual bool content_tokens_alone() const { return false; }
   // An error behind the head, the last event. `body`: as the answer to a refused request has it.
   virtual void Error(const Status& status, const std::string& body, std::string* out);
   // The body of a whole answer.
