@@ -9,6 +9,11 @@ are medians over rounds; prompts are cached, so that the time is that of the tex
     agents.ngram.edit|prose.ratio    with guessed tokens over without
     agents.constrained_ratio.*       held to a schema over free: keys (an object with fixed keys), pattern (a pattern
                                      that takes what the model says), json (an object with a text)
+    agents.first_token.seen|new      seconds to the first token of a prompt that is not cached, held to a schema that was
+                                     seen before, or to a new one, over free
+
+--vocabulary NAME goes into the names of the last two groups. Models of random weights (bench/random_model.py) do for
+those: --only constrained.
 """
 
 import argparse
@@ -119,6 +124,22 @@ class Server:
         seconds = time.perf_counter() - begin
         return answer["choices"][0]["message"]["content"], answer["usage"]["completion_tokens"] / seconds
 
+    def first_token(self, body):
+        """Seconds to the first piece of text."""
+        request = urllib.request.Request(
+            self.url + "/v1/chat/completions",
+            json.dumps({**body, "stream": True}).encode(),
+            {"content-type": "application/json"},
+        )
+        begin = time.perf_counter()
+        with urllib.request.urlopen(request, timeout=300) as answer:
+            for line in answer:
+                if line.startswith(b"data: {") and json.loads(line[6:])["choices"][0]["delta"].get("content"):
+                    seconds = time.perf_counter() - begin
+                    answer.read()
+                    return seconds
+        raise SystemExit("an answer without text")
+
     def stop(self):
         self.process.terminate()
         self.process.wait()
@@ -136,10 +157,35 @@ def ratio(rounds, ask_one, ask_other):
     return statistics.median(ratios), min(ratios), max(ratios), equal
 
 
+def first_tokens(server, rounds):
+    """Medians of the ratios of held texts to free ones, and of each pair its extremes."""
+    prompt = "Write about what is in this code, and say what it does.\n" + CODE
+
+    def ask(number, more):
+        message = {"role": "user", "content": f"{number}. {prompt}"}  # so that no prompt is cached
+        return server.first_token({"messages": [message], "max_tokens": 4, "temperature": 0, **more})
+
+    def form(name):
+        schema = {"type": "object", "required": [name], "properties": {name: {"type": "string"}, "n": {"enum": [1, 2]}}}
+        return {
+            "response_format": {"type": "json_schema", "json_schema": {"name": "one", "schema": schema}},
+        }
+
+    ask(0, form("seen"))
+    found = {"seen": [], "new": []}
+    for index in range(1, rounds + 1):
+        free = ask(10 * index, {})
+        found["seen"].append(ask(10 * index + 1, form("seen")) / free)
+        found["new"].append(ask(10 * index + 2, form(f"key{index}")) / free)
+    return {name: (statistics.median(ratios), min(ratios), max(ratios)) for name, ratios in found.items()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--program", default=str(ROOT / "build" / "penstock"))
     parser.add_argument("--model", required=True, help="a chat model; SmolLM2's .gguf file for the published figures")
+    parser.add_argument("--only", choices=["ngram", "constrained"], help="a part of the figures")
+    parser.add_argument("--vocabulary", help="a name for the model's, in the names of the records")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--port", type=int, default=18080, help="of the first server; the second has the next")
     parser.add_argument("--json", help="file for the records")
@@ -150,7 +196,8 @@ def main():
     try:
         # The begin of the edited code is given, so that a small model does what it is asked for.
         goes_on = {"continue_final_message": True, "add_generation_prompt": False}
-        for name, messages, tokens, form in (("edit", EDIT, 125, goes_on), ("prose", PROSE, 200, {})):
+        kinds = (("edit", EDIT, 125, goes_on), ("prose", PROSE, 200, {})) if options.only != "constrained" else ()
+        for name, messages, tokens, form in kinds:
             for kind, more in (("", {"temperature": 0}), (".sampled", {"temperature": 0.7, "seed": 7})):
                 body = {"messages": messages, "max_tokens": tokens, **form, **more}
                 middle, low, high, equal = ratio(options.rounds, lambda: on.ask(body), lambda: off.ask(body))
@@ -166,10 +213,15 @@ def main():
             "temperature": 0,
             "ignore_eos": True,
         }
-        for name, form in FORMS.items():
+        of = f"{options.vocabulary}." if options.vocabulary else ""
+        for name, form in FORMS.items() if options.only != "ngram" else ():
             middle, low, high, _ = ratio(options.rounds, lambda: off.ask(free | form), lambda: off.ask(free))
-            records[f"agents.constrained_ratio.{name}"] = middle
+            records[f"agents.constrained_ratio.{of}{name}"] = middle
             print(f"constrained {name}: {middle:.3f} ({low:.3f} to {high:.3f})")
+        if options.only != "ngram":
+            for name, (middle, low, high) in first_tokens(off, options.rounds).items():
+                records[f"agents.first_token.{of}{name}"] = middle
+                print(f"first token, {name} schema: {middle:.3f} ({low:.3f} to {high:.3f})")
     finally:
         on.stop()
         off.stop()

@@ -8,6 +8,8 @@ Exits with 1 where a text does not hold to its schema. Needs the package jsonsch
 
     agents.schema.accepted|refused|invalid   schemas; invalid: accepted, and a text of theirs does not hold
     agents.mask_us_mean|p99, agents.compile_ms_p50|p95
+
+With --calls the schemas are those of a function's arguments: calls are drawn, read back, and their arguments judged.
 """
 
 import argparse
@@ -42,6 +44,9 @@ def main():
     parser.add_argument("schemas", type=pathlib.Path)
     parser.add_argument("--lab", default=str(ROOT / "build" / "penstock-lab"))
     parser.add_argument("--tokenizer", required=True, help="tokenizer.json, or a .gguf file")
+    parser.add_argument(
+        "--calls", help="the schemas are of arguments, and the texts calls in this form: hermes, llama, ..."
+    )
     parser.add_argument("--walks", type=int, default=4, help="texts of a schema")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", help="file for the records")
@@ -64,6 +69,8 @@ def main():
             "--json",
             records,
         ]
+        if options.calls:
+            command += ["--calls", options.calls]
         subprocess.run([str(word) for word in command], check=True)
         faults = judge(schemas, texts)
         kept = records.read_text()

@@ -14,6 +14,8 @@
 #include "generate/grammar_vocabulary.h"
 #include "grammar/grammar_compiler.h"
 #include "load/clock_units.h"
+#include "reply/call_markup.h"
+#include "reply/reply_parser.h"
 #include "text/tokenizer.h"
 
 namespace penstock::lab {
@@ -74,7 +76,7 @@ class Walks {
 
  private:
   Status RunSchema(const std::string& schema, int line) {
-    const grammar::GrammarSpec spec{grammar::GrammarKind::kJsonSchema, schema, {}, "schema"};
+    const grammar::GrammarSpec spec = SpecOf(schema);
     Status status = grammar::CheckSpec(spec);
     const auto begin = SteadyClock::now();
     std::shared_ptr<const grammar::Grammar> grammar;
@@ -93,9 +95,58 @@ class Walks {
       std::string text;
       PENSTOCK_ASSIGN_OR_RETURN(const bool ended, Walk(*grammar, &text));
       ++(ended ? done_ : cut_);
-      if (ended && texts_.is_open()) WriteLine(line, "text", text, &texts_);
+      if (!ended) continue;
+      if (options_.calls != reply::ToolForm::kNone) {
+        PENSTOCK_ASSIGN_OR_RETURN(text, ArgumentsOf(schema, text));
+      }
+      if (texts_.is_open()) WriteLine(line, "text", text, &texts_);
     }
     return Status::Ok();
+  }
+
+  grammar::GrammarSpec SpecOf(const std::string& schema) const {
+    grammar::GrammarSpec spec{grammar::GrammarKind::kJsonSchema, schema, {}, "schema"};
+    reply::ReplyFormat format;
+    format.tools = options_.calls;
+    const auto markup = reply::CallMarkupOf(format);
+    if (!markup) return spec;
+    spec.kind = grammar::GrammarKind::kCalls;
+    spec.text.clear();
+    spec.calls.ways = {{"f", schema}};
+    spec.calls.before_name = markup->before_name;
+    spec.calls.before_arguments = markup->before_arguments;
+    spec.calls.loose = true;
+    spec.calls.form =
+        markup->has_parameters ? grammar::CallForm::kParameters : grammar::CallForm::kJson;
+    spec.calls.begin = markup->begin;
+    spec.calls.end = markup->end;
+    spec.calls.after = markup->after;
+    spec.calls.several = false;
+    return spec;
+  }
+
+  // The arguments of the one call that the text is.
+  Expected<std::string> ArgumentsOf(const std::string& schema, const std::string& text) const {
+    reply::ReplyOptions options;
+    options.format.tools = options_.calls;
+    options.tools =
+        std::make_shared<const reply::ToolSet>(std::vector<reply::ReplyTool>{{"f", schema}});
+    options.limits.call.json_depth_max = SIZE_MAX;
+    options.streams_arguments = true;
+    reply::ReplyParser parser(options);
+    std::vector<reply::ReplyDelta> deltas;
+    parser.Add(text, &deltas);
+    parser.Finish(&deltas);
+    std::string arguments;
+    bool complete = false;
+    for (const reply::ReplyDelta& delta : deltas) {
+      using Kind = reply::ReplyDelta::Kind;
+      if (delta.kind == Kind::kContent) complete = false;
+      if (delta.kind == Kind::kCallArguments) arguments += delta.text;
+      if (delta.kind == Kind::kCallEnd) complete = delta.complete;
+    }
+    if (complete) return arguments;
+    return Status::Internal("a text is no call: " + text);
   }
 
   // A text by chance; false: it is longer than it may be.
@@ -106,7 +157,7 @@ class Walks {
       const auto begin = SteadyClock::now();
       PENSTOCK_RETURN_IF_ERROR(constraint->Mask(mask_));
       mask_us_.push_back(1e6 * load::SecondsSince(begin));
-      const int32_t id = Draw(step);
+      const int32_t id = Draw(step, *text);
       if (std::find(ends.begin(), ends.end(), id) != ends.end()) return true;
       *text += vocabulary_->tokens[static_cast<size_t>(id)];
       PENSTOCK_RETURN_IF_ERROR(constraint->Accept(id));
@@ -116,22 +167,33 @@ class Walks {
 
   // One of the allowed tokens: any of them, or one of the shortest, which end what is open. Long
   // texts prefer those.
-  int32_t Draw(int step) {
+  int32_t Draw(int step, std::string_view text) {
+    const std::string_view tag =
+        options_.calls == reply::ToolForm::kQwenCoder ? RestOfTag(text) : std::string_view();
     allowed_.clear();
     short_.clear();
     for (size_t id = 0; id < vocabulary_->tokens.size(); ++id) {
       if (!grammar::Allows(mask_, static_cast<int32_t>(id))) continue;
       allowed_.push_back(static_cast<int32_t>(id));
       const std::string& token = vocabulary_->tokens[id];
-      const bool closes =
-          token.empty() || (token.size() == 1 &&
-                            std::string_view("\"}],:").find(token[0]) != std::string_view::npos);
+      const bool closes = token.empty() || tag.starts_with(token) ||
+                          (token.size() == 1 &&
+                           std::string_view("\"}],:").find(token[0]) != std::string_view::npos);
       if (closes) short_.push_back(static_cast<int32_t>(id));
     }
     const double share = step > options_.tokens / 4 ? 0.9 : 0.35;
     const bool closes = !short_.empty() && std::bernoulli_distribution(share)(random_);
     const std::vector<int32_t>& from = closes ? short_ : allowed_;
     return from[std::uniform_int_distribution<size_t>(0, from.size() - 1)(random_)];
+  }
+
+  // What is left of the end of a parameter that `text` may have begun.
+  static std::string_view RestOfTag(std::string_view text) {
+    constexpr std::string_view kEnd = "\n</parameter>\n";
+    for (size_t size = kEnd.size() - 1; size > 0; --size) {
+      if (text.ends_with(kEnd.substr(0, size))) return kEnd.substr(size);
+    }
+    return kEnd;
   }
 
   static void WriteLine(int line, const char* key, const std::string& text, std::ofstream* to) {

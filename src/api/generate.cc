@@ -3,15 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 
+#include "api/call_grammar.h"
 #include "api/fill_prompt.h"
 #include "api/request_checks.h"
 #include "api/service_impl.h"
 #include "cache/cache_salt.h"
 #include "common/exception_status.h"
-#include "common/json_writer.h"
+#include "grammar/grammar_compiler.h"
 #include "metrics/stages.h"
 #include "reply/call_markup.h"
 
@@ -116,42 +116,55 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
            TextBytes(request_->prompts[next_]) >= kLongPromptBytes;
   }
 
-  // Whether a grammar has calls: they are asked for, or may come in place of an answer of a form.
-  bool HoldsCalls() const {
-    return request_->requires_call ||
-           (request_->grammar && request_->grammar->kind != grammar::GrammarKind::kCalls &&
-            request_->tools != nullptr);
-  }
-  // Sets that grammar.
+  // Has the answer held to the calls of its tools, where it has some.
   Status HoldCalls();
-  // Has what the answer is held to checked and compiled: at once, or by another thread, which then
-  // has a worker go on.
-  WorkerPool::Turn GetGrammar() {
+  // Has what the answer is held to checked, and compiled by another thread unless it is known.
+  Status GetGrammar() {
     if (context_.memory != nullptr) {
-      Status taken = context_.memory->Take(static_cast<int64_t>(request_->grammar->bytes()));
-      if (!taken.ok()) {
-        Refuse(std::move(taken));
-        return WorkerPool::Turn::kDone;
-      }
+      PENSTOCK_RETURN_IF_ERROR(
+          context_.memory->Take(static_cast<int64_t>(request_->grammar->bytes())));
     }
+    auto pending = std::make_shared<generate::PendingGrammar>();
+    // What cannot be held to is an error, but for calls inside of a text.
+    const bool required = grammar_.triggers.empty() && grammar_.line_triggers.empty();
     model_->GetGrammar(
         *std::exchange(request_->grammar, {}),
         [self = shared_from_this()] { return self->context_.CheckWanted(Clock::now()); },
-        [self = shared_from_this()](Expected<std::shared_ptr<const grammar::Grammar>> made) {
-          if (!made.ok()) return self->Refuse(std::move(made).status());
-          self->grammar_.grammar = *std::move(made);
-          if (self->grammar_asked_.exchange(true)) self->PrepareAll();
+        [self = shared_from_this(), pending,
+         required](Expected<std::shared_ptr<const grammar::Grammar>> made) {
+          if (!made.ok() && required) return self->Fail(std::move(made).status());
+          pending->Set(made.ok() ? *std::move(made) : nullptr);
+          self->OnGrammar();
         });
-    // Whoever comes second goes on.
-    const bool there = grammar_asked_.exchange(true);
-    return there ? WorkerPool::Turn::kAgain : WorkerPool::Turn::kDone;
+    const std::lock_guard lock(mutex_);
+    if (pending->ready()) {
+      grammar_.grammar = pending->grammar();
+    } else {
+      grammar_.pending = std::move(pending);
+    }
+    return status_;
+  }
+  // The answer begins once its grammar is there, and its jobs are handed over.
+  void OnGrammar() {
+    {
+      const std::lock_guard lock(mutex_);
+      has_grammar_ = true;
+      if (!handed_over_ || left_ == 0) return;
+      ++left_;
+    }
+    try {
+      feed_->Begin(std::move(begun_), std::move(reading_));
+    } catch (...) {
+      Fail(ExceptionStatus());
+    }
+    DropOne();
   }
 
   WorkerPool::Turn PrepareNext() {
     Status status;
     try {
       status = context_.CheckWanted(Clock::now());
-      if (status.ok() && HoldsCalls()) status = HoldCalls();
+      if (status.ok() && next_ == 0) status = HoldCalls();
       const size_t count = request_->prompts.size();
       if (status.ok() && next_ < count) {
         status = Prepare(&request_->prompts[next_]);
@@ -161,7 +174,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
         return IsLong() ? WorkerPool::Turn::kAgainLong : WorkerPool::Turn::kAgain;
       }
       // Behind the prompts, which may be too long: compiling takes more than they do.
-      if (status.ok() && request_->grammar) return GetGrammar();
+      if (status.ok() && request_->grammar) status = GetGrammar();
       if (status.ok()) {
         SubmitAll();
         return WorkerPool::Turn::kDone;
@@ -181,6 +194,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   std::optional<int32_t> DefaultTokens(int64_t left) const;
   void AddReplies(reply::ReplyFormat format, std::string_view text);
   void SubmitAll();
+  bool IsHandedOver();
 
   // No job was handed over.
   void Refuse(Status status) {
@@ -204,10 +218,9 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   std::vector<std::unique_ptr<generate::DecodeJob>> jobs_;
   GenerateBegun begun_;
   GenerateFeed::Reading reading_;
-  std::vector<int32_t> shown_;              // of the prompt being prepared, as DecodeJob has it
-  generate::GrammarUse grammar_;            // the same
-  std::atomic<bool> grammar_asked_{false};  // by the worker, or answered: the second goes on
-  int64_t score_bytes_ = 0;                 // printed, of all prompts
+  std::vector<int32_t> shown_;    // of the prompt being prepared, as DecodeJob has it
+  generate::GrammarUse grammar_;  // the same
+  int64_t score_bytes_ = 0;       // printed, of all prompts
 
   // Used by the step thread alone, until the jobs have ended.
   bool decoding_ = false;  // a token has come
@@ -218,6 +231,8 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   std::mutex mutex_;
   // All guarded by mutex_.
   size_t left_ = 0;  // jobs under way, and the hand-over
+  bool handed_over_ = false;
+  bool has_grammar_ = false;  // that was pending
   Status status_;
   GenerateUsage usage_;
 };
@@ -337,52 +352,25 @@ Status GenerateRun::TakeScores(size_t tokens) {
 
 Status GenerateRun::HoldCalls() {
   const bool required = std::exchange(request_->requires_call, false);
-  const char* const field = required ? "tool_choice" : "tools";
   const auto* const chat = std::get_if<ChatPrompt>(&request_->prompts.front().value);
   if (chat == nullptr || request_->tools == nullptr) {
-    return Status::InvalidArgument(fmt::format("'{}' needs tools", field), field);
+    if (!required) return Status::Ok();
+    return Status::InvalidArgument("'tool_choice' needs tools", "tool_choice");
   }
-  const auto markup = reply::CallMarkupOf(model_->reply_format(*chat));
-  if (!markup) {
-    return Status::InvalidArgument(
-        required ? fmt::format("model '{}' writes calls in a form that cannot be enforced: "
-                               "'tool_choice' can be \"auto\" or \"none\"",
-                               model_->name())
-                 : fmt::format("model '{}' writes calls in a form that cannot be enforced, so '{}' "
-                               "is not supported beside 'tools'",
-                               model_->name(), request_->grammar->field),
-        field);
-  }
-  grammar::GrammarSpec spec;
-  spec.kind = grammar::GrammarKind::kCalls;
-  spec.field = "tools";
-  if (!required) {
-    // The answer's own form, where it does not call.
-    spec.calls.otherwise = request_->grammar->kind == grammar::GrammarKind::kJsonSchema
-                               ? std::move(request_->grammar->text)
-                               : R"({"type":"object","additionalProperties":true})";
-    spec.field += "', '" + request_->grammar->field;
-  }
-  spec.calls.after = markup->after;
-  spec.calls.begin = markup->begin;
-  spec.calls.end = markup->end;
-  spec.calls.separator = markup->separator;
-  spec.calls.several = request_->parallel_calls && request_->required_tool.empty();
-  for (const reply::ReplyTool& tool : request_->tools->tools()) {
-    if (!request_->required_tool.empty() && tool.name != request_->required_tool) continue;
-    std::string name;
-    JsonWriter(&name).String(tool.name);
-    spec.calls.ways.push_back(
-        {markup->before_name + name.substr(1, name.size() - 2) + markup->before_arguments,
-         tool.parameters});
-  }
-  if (spec.calls.ways.empty()) {
-    return Status::InvalidArgument(
-        fmt::format("'tool_choice' names '{}', which is not among the tools",
-                    request_->required_tool.substr(0, 80)),
-        "tool_choice");
-  }
+  const reply::ReplyFormat format = model_->reply_format(*chat);
+  const CallUse use = required            ? CallUse::kRequired
+                      : request_->grammar ? CallUse::kOrAnswer
+                                          : CallUse::kInText;
+  if (use == CallUse::kInText && !grammar::HasGrammars()) return Status::Ok();
+  PENSTOCK_ASSIGN_OR_RETURN(grammar::GrammarSpec spec,
+                            CallGrammar(*request_, format, use, model_->name()));
+  if (spec.calls.ways.empty()) return Status::Ok();
   request_->grammar = std::move(spec);
+  if (use == CallUse::kInText) {
+    auto markup = reply::CallMarkupOf(format);
+    grammar_.triggers = std::move(markup->triggers);
+    grammar_.line_triggers = std::move(markup->line_triggers);
+  }
   return Status::Ok();
 }
 
@@ -478,7 +466,10 @@ void GenerateRun::SubmitAll() {
     const std::lock_guard lock(mutex_);
     left_ = 1 + jobs_.size();
   }
-  for (const auto& job : jobs_) job->grammar.grammar = grammar_.grammar;
+  for (const auto& job : jobs_) {
+    job->grammar.grammar = grammar_.grammar;
+    job->grammar.pending = grammar_.pending;
+  }
   submitting_ = true;
   std::vector<std::unique_ptr<generate::DecodeJob>> jobs = std::move(jobs_);
   size_t taken = 0;
@@ -488,13 +479,20 @@ void GenerateRun::SubmitAll() {
       status = model_->Submit(std::move(jobs[taken]));
       if (status.ok()) ++taken;
     }
-    if (status.ok()) feed_->Begin(std::move(begun_), std::move(reading_));
+    if (status.ok() && IsHandedOver()) feed_->Begin(std::move(begun_), std::move(reading_));
   } catch (...) {
     status = ExceptionStatus();
   }
   if (!status.ok()) Fail(std::move(status));
   for (size_t i = taken; i < jobs.size(); ++i) DropOne();
   DropOne();
+}
+
+// Whether the answer begins with it: a grammar that is pending has it begin later.
+bool GenerateRun::IsHandedOver() {
+  const std::lock_guard lock(mutex_);
+  handed_over_ = true;
+  return grammar_.pending == nullptr || has_grammar_;
 }
 
 void GenerateRun::DropOne() {

@@ -11,6 +11,7 @@
 
 #include "common/held_memory.h"
 #include "engine/fake_engine.h"
+#include "grammar/grammar_compiler.h"
 #include "metrics/stages.h"
 
 namespace penstock::api {
@@ -35,7 +36,12 @@ class FakeModel final : public GenerateModel {
                   grammar::GrammarCache::Done done) override {
     if (Status status = wanted(); !status.ok()) return done(std::move(status));
     if (spec.text == "bad") return done(Status::InvalidArgument("no such grammar", spec.field));
-    done(grammar);
+    specs.push_back(std::move(spec));
+    if (compiles) {
+      compiled = std::move(done);
+    } else {
+      done(grammar);
+    }
   }
   Status Submit(std::unique_ptr<generate::DecodeJob> job) override {
     const std::lock_guard lock(mutex_);
@@ -50,6 +56,9 @@ class FakeModel final : public GenerateModel {
   size_t refused_from = 100;
   reply::ReplyFormat format;
   std::shared_ptr<const grammar::Grammar> grammar;  // that everybody gets
+  std::vector<grammar::GrammarSpec> specs;          // that were asked for
+  bool compiles = false;                            // `compiled` waits to be called
+  grammar::GrammarCache::Done compiled;
   sample::GenerationDefaults defaults_;
 
  private:
@@ -311,6 +320,119 @@ TEST_F(GenerateTest, AGrammarThatIsRefusedEndsTheRequest) {
   EXPECT_TRUE(model_->jobs.empty());
   EXPECT_EQ(answers_, 1);
   EXPECT_EQ(End().status.field(), "guided_regex");
+}
+
+// --- Grammars that are compiled beside their prompt -------------------------------------------
+
+class PendingGenerateTest : public GenerateTest {
+ protected:
+  void StartHeld() {
+    model_->compiles = true;
+    model_->grammar = std::make_shared<FakeGrammar>();
+    TextRequest request = Text("t2 t3");
+    request.streams = true;
+    request.grammar = {grammar::GrammarKind::kRegex, "a", {}, "guided_regex"};
+    Start(std::move(request), context_);
+    ASSERT_EQ(model_->jobs.size(), 1u);
+    pending_ = model_->jobs[0]->grammar.pending;
+    ASSERT_NE(pending_, nullptr);
+    EXPECT_FALSE(pending_->ready());
+    EXPECT_FALSE(feed_->Next()) << "the answer begins with the grammar";
+  }
+  RequestContext context_;
+  std::shared_ptr<const generate::PendingGrammar> pending_;
+};
+
+TEST_F(PendingGenerateTest, TheAnswerBeginsWithTheGrammar) {
+  StartHeld();
+  model_->compiled(model_->grammar);
+  EXPECT_TRUE(pending_->ready());
+  EXPECT_EQ(pending_->grammar(), model_->grammar);
+  EXPECT_EQ(Next<GenerateBegun>().prompt_tokens, 4);
+  EndJob(0);
+  EXPECT_TRUE(End().status.ok());
+  EXPECT_EQ(answers_, 1);
+}
+
+TEST_F(PendingGenerateTest, ARefusalEndsTheJob) {
+  context_.cancel = std::make_shared<CancelToken>();
+  StartHeld();
+  model_->compiled(Status::InvalidArgument("too hard", "guided_regex"));
+  EXPECT_TRUE(model_->jobs[0]->context.cancelled());
+  EXPECT_EQ(answers_, 0);
+  EndJob(0, {StatusCode::kCancelled, "cancelled"});
+  const GenerateEnd end = End();
+  EXPECT_EQ(end.status.message(), "too hard");
+  EXPECT_EQ(end.status.field(), "guided_regex");
+}
+
+TEST_F(PendingGenerateTest, AGrammarForARequestThatHasEndedIsOfNoUse) {
+  StartHeld();
+  EndJob(0, {StatusCode::kCancelled, "cancelled"});
+  EXPECT_EQ(End().status.code(), StatusCode::kCancelled);
+  model_->compiled(model_->grammar);
+  EXPECT_EQ(answers_, 1);
+}
+
+// --- Calls inside of a text -------------------------------------------------------------------
+
+class CallsInTextTest : public GenerateTest {
+ protected:
+  void SetUp() override {
+    if (!grammar::HasGrammars()) GTEST_SKIP() << "built without XGrammar";
+  }
+  void StartWith(std::vector<reply::ReplyTool> tools) {
+    TextRequest request;
+    ChatPrompt chat;
+    chat.messages = chat::JsonValue(chat::JsonValue::Array());
+    request.prompts.emplace_back().value = std::move(chat);
+    request.parses_reply = true;
+    request.tools = std::make_shared<const reply::ToolSet>(std::move(tools));
+    Start(std::move(request));
+    ASSERT_EQ(model_->jobs.size(), 1u);
+  }
+};
+
+TEST_F(CallsInTextTest, AreHeldFromWhereTheyBegin) {
+  model_->grammar = std::make_shared<FakeGrammar>();
+  model_->format.tools = reply::ToolForm::kHermes;
+  StartWith({{"f", R"({"type":"object","properties":{"a":{"type":"string"}}})"},
+             {"g", R"({"type":"array","uniqueItems":true})"}});
+  const generate::GrammarUse& use = model_->jobs[0]->grammar;
+  EXPECT_EQ(use.grammar, model_->grammar);
+  EXPECT_EQ(use.triggers, std::vector<std::string>{"<tool_call>"});
+  ASSERT_EQ(model_->specs.size(), 1u);
+  const grammar::CallSpec& calls = model_->specs[0].calls;
+  EXPECT_FALSE(calls.several) << "each is held by itself";
+  ASSERT_EQ(calls.ways.size(), 2u);
+  EXPECT_EQ(calls.ways[0].name, "f");
+  EXPECT_EQ(calls.before_name, "<tool_call>\n{\"name\": \"");
+  EXPECT_TRUE(calls.loose);
+  EXPECT_THAT(calls.ways[0].schema, HasSubstr("properties"));
+  EXPECT_EQ(calls.ways[1].schema, R"({"type":"object","additionalProperties":true})")
+      << "what no grammar has is any object";
+  EndJob(0);
+}
+
+TEST_F(CallsInTextTest, AreFreeWithoutAGrammar) {
+  model_->format.tools = reply::ToolForm::kNone;
+  StartWith({{"f", ""}});
+  EXPECT_EQ(model_->jobs[0]->grammar.grammar, nullptr);
+  EXPECT_TRUE(model_->specs.empty());
+  EndJob(0);
+}
+
+TEST_F(CallsInTextTest, AreFreeWhereTheGrammarIsRefused) {
+  model_->compiles = true;
+  model_->format.tools = reply::ToolForm::kLlama;
+  StartWith({{"f", ""}});
+  const auto pending = model_->jobs[0]->grammar.pending;
+  model_->compiled(Status::InvalidArgument("too hard", "tools"));
+  EXPECT_TRUE(pending->ready());
+  EXPECT_EQ(pending->grammar(), nullptr);
+  EXPECT_FALSE(model_->jobs[0]->context.cancelled());
+  EndJob(0);
+  EXPECT_TRUE(End().status.ok());
 }
 
 TEST_F(GenerateTest, ARefusedJobEndsTheOthers) {

@@ -34,6 +34,15 @@ class PatternGrammar final : public grammar::Grammar {
       }
       return Status::Ok();
     }
+    Status AcceptText(std::string_view text) override {
+      const size_t before = history_.size();
+      for (const char letter : text) {
+        if (Accept(TinyId(letter)).ok()) continue;
+        RollBack(static_cast<int32_t>(history_.size() - before));
+        return Status::Internal("not allowed");
+      }
+      return Status::Ok();
+    }
     Status Accept(int32_t id) override {
       uint32_t mask = 0;
       (void)Mask({&mask, 1});
@@ -236,6 +245,175 @@ TEST_F(DecodeGrammarTest, ATokenThatIsNotAllowedIsAnError) {
   auto made = TextConstraint::Make(tiny_.model(), use);
   ASSERT_TRUE(made.ok());
   EXPECT_EQ(made->Accept(TinyId('z'), "z").code(), StatusCode::kInternal);
+}
+
+// --- Calls inside of free text ----------------------------------------------------------------
+
+// What `text` leaves allowed, letter by letter: '.' any token, '!' none but ends, else the letters.
+std::vector<std::string> AllowedAlong(TextConstraint* made, const std::string& text) {
+  std::vector<std::string> all;
+  for (const char letter : text) {
+    EXPECT_TRUE(made->Accept(TinyId(letter), std::string(1, letter)).ok());
+    EXPECT_FALSE(made->complete());
+    std::string allowed = made->allowed().empty() ? "." : "";
+    if (allowed.empty()) {
+      for (char c = 'a'; c <= 'z'; ++c) {
+        if (grammar::Allows(made->allowed(), TinyId(c))) allowed += c;
+      }
+    }
+    all.push_back(allowed);
+  }
+  return all;
+}
+
+using Alls = std::vector<std::string>;
+
+TEST_F(DecodeGrammarTest, ACallInATextIsHeldUntilItEnds) {
+  GrammarUse use;
+  use.grammar = std::make_shared<PatternGrammar>("cabz");
+  use.triggers = {"ca"};
+  auto made = TextConstraint::Make(tiny_.model(), use);
+  ASSERT_TRUE(made.ok());
+  EXPECT_TRUE(made->allowed().empty());
+  // Once more behind it, and what only begins as a trigger.
+  EXPECT_EQ(AllowedAlong(&*made, "xccabzaccabzc"),
+            (Alls{".", ".", ".", "b", "z", ".", ".", ".", ".", "b", "z", ".", "."}));
+}
+
+TEST_F(DecodeGrammarTest, ATriggerMayStandBeforeACall) {
+  GrammarUse use;
+  use.grammar = std::make_shared<PatternGrammar>("xyz");
+  use.triggers = {"ca"};
+  auto made = TextConstraint::Make(tiny_.model(), use);
+  ASSERT_TRUE(made.ok());
+  EXPECT_EQ(AllowedAlong(&*made, "caxyzq"), (Alls{".", "x", "y", "z", ".", "."}));
+}
+
+TEST_F(DecodeGrammarTest, TriggersOfLinesAreNoneInTheMidst) {
+  GrammarUse use;
+  use.grammar = std::make_shared<PatternGrammar>("cabz");
+  use.line_triggers = {"ca"};
+  auto made = TextConstraint::Make(tiny_.model(), use);
+  ASSERT_TRUE(made.ok());
+  EXPECT_EQ(AllowedAlong(&*made, "cabzcabz"), (Alls{".", "b", "z", ".", ".", "b", "z", "."}));
+  made = TextConstraint::Make(tiny_.model(), use);
+  EXPECT_EQ(AllowedAlong(&*made, "xcab"), (Alls{".", ".", ".", "."}));
+}
+
+TEST_F(DecodeGrammarTest, WhatThinkingHasIsNoCall) {
+  GrammarUse use;
+  use.grammar = std::make_shared<PatternGrammar>("cabz");
+  use.triggers = {"ca"};
+  use.think_begin = "<s>";
+  use.think_end = "qz";
+  auto made = TextConstraint::Make(tiny_.model(), use);
+  ASSERT_TRUE(made.ok());
+  ASSERT_TRUE(made->Accept(kTinyBegin, "<s>").ok());
+  EXPECT_EQ(AllowedAlong(&*made, "caqzca"), (Alls{".", ".", ".", ".", ".", "b"}));
+}
+
+TEST_F(DecodeGrammarTest, CallsInTextsOfTheScheduler) {
+  Start();
+  for (uint32_t seed = 1; seed < 8; ++seed) {
+    auto job = Held("ehello", 2 * seed, 200);
+    job->grammar.triggers = {"e"};
+    const auto got = Submit(std::move(job));
+    ASSERT_TRUE(got->Wait().ok());
+    const std::string& text = got->got().text;
+    EXPECT_EQ(got->got().ids.size(), 200u);
+    size_t calls = 0;
+    for (size_t at = 0; (at = text.find('e', at)) != std::string::npos; at += 6) {
+      const std::string call = text.substr(at, 6);
+      EXPECT_EQ(call, std::string("ehello").substr(0, call.size()));
+      ++calls;
+    }
+    EXPECT_GT(calls, 0u);
+  }
+}
+
+// --- Grammars that come later -----------------------------------------------------------------
+
+TEST_F(DecodeGrammarTest, ThePromptIsComputedBeforeTheGrammarIsThere) {
+  options_.manual = true;
+  Start();
+  auto job = Held("??hello??world????", 5);
+  const auto alone = Submit(std::move(job));
+  RunAll();
+  scheduler_.reset();
+  Start();
+  job = Held("??hello??world????", 5);
+  const size_t prompt = job->prompt.size();
+  auto pending = std::make_shared<PendingGrammar>();
+  auto grammar = std::exchange(job->grammar.grammar, nullptr);
+  job->grammar.pending = pending;
+  const auto got = Submit(std::move(job));
+  const auto other = Submit(Job(Prompt(50, 100), 40, 9));
+  RunAll();
+  // All but the prompt's last token is computed, and the other text is whole.
+  EXPECT_TRUE(got->got().ids.empty());
+  EXPECT_EQ(other->got().ids.size(), 40u);
+  EXPECT_FALSE(scheduler_->Step());
+  pending->Set(std::move(grammar));
+  RunAll();
+  EXPECT_EQ(got->got().text, alone->got().text);
+  EXPECT_EQ(got->usage().prompt_tokens, static_cast<int32_t>(prompt));
+}
+
+TEST_F(DecodeGrammarTest, ThoseThatWaitForAGrammarKeepNoOtherFromItsBlocks) {
+  options_.manual = true;
+  options_.cache_blocks = {14};
+  Start();
+  std::vector<std::shared_ptr<PendingGrammar>> pending;
+  std::vector<std::shared_ptr<Recorder>> held, others;
+  for (uint32_t i = 0; i < 6; ++i) {
+    auto job = Held("??hello??world????", i);
+    pending.push_back(std::make_shared<PendingGrammar>());
+    job->grammar.grammar = nullptr;
+    job->grammar.pending = pending.back();
+    held.push_back(Submit(std::move(job)));
+    others.push_back(Submit(Job(Prompt(50, 100 + i), 40, i)));
+  }
+  for (int i = 0; i < 2000; ++i) (void)scheduler_->Step();
+  for (const auto& one : others) EXPECT_EQ(one->got().ids.size(), 40u);
+  for (const auto& one : pending) one->Set(std::make_shared<PatternGrammar>("??hello??world????"));
+  RunAll();
+  for (const auto& one : held) EXPECT_TRUE(Follows(one->got().text, "??hello??world????"));
+}
+
+TEST_F(DecodeGrammarTest, AGrammarThatComesLateWakesItsText) {
+  Start();
+  for (const bool cancelled : {false, true}) {
+    auto job = Held("hello", 6);
+    auto pending = std::make_shared<PendingGrammar>();
+    auto grammar = std::exchange(job->grammar.grammar, nullptr);
+    job->grammar.pending = pending;
+    job->context.cancel = std::make_shared<CancelToken>();
+    const auto cancel = job->context.cancel;
+    const auto got = Submit(std::move(job));
+    // The prompt takes less; that nothing happens is not to be waited for.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (cancelled) {
+      cancel->Cancel();
+      EXPECT_EQ(got->Wait().code(), StatusCode::kCancelled);
+    } else {
+      pending->Set(std::move(grammar));
+      EXPECT_TRUE(got->Wait().ok());
+      EXPECT_EQ(got->got().text, "hello");
+    }
+  }
+}
+
+TEST_F(DecodeGrammarTest, WithoutAGrammarAfterAllTheTextIsFree) {
+  Start();
+  auto job = Held("hello", 6, 12);
+  auto pending = std::make_shared<PendingGrammar>();
+  job->grammar.grammar = nullptr;
+  job->grammar.pending = pending;
+  job->sampling.ignore_eos = true;
+  const auto got = Submit(std::move(job));
+  pending->Set(nullptr);
+  ASSERT_TRUE(got->Wait().ok());
+  EXPECT_EQ(got->got().ids.size(), 12u);
 }
 
 }  // namespace

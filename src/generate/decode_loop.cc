@@ -18,6 +18,8 @@ namespace {
 
 // Others that had the processor are expected to ask for it again for so long.
 constexpr std::chrono::seconds kSharedFor{1};
+// Texts that can do nothing but wait for their grammars look for them this often.
+constexpr std::chrono::nanoseconds kGrammarEvery = std::chrono::milliseconds(1);
 
 StepLimits LimitsOf(const DecodeSchedulerOptions& options, const TextModel& model,
                     const program::ProgramRun& run) {
@@ -131,7 +133,7 @@ Status DecodeScheduler::Impl::Take(std::unique_ptr<DecodeJob> job, AmountFn amou
   ++last_number;
   counted.Keep();
   jobs[static_cast<size_t>(priority)].fetch_add(1, std::memory_order_seq_cst);
-  inbox_full.store(true, std::memory_order_release);
+  inbox_full.store(true, std::memory_order_seq_cst);
   lock.unlock();
   if (priority == Priority::kInteractive) gate->SeeInteractive(sched::Nanoseconds(submitted));
   work_ready.NotifyOne();
@@ -188,6 +190,14 @@ void DecodeScheduler::Impl::Main() {
 bool DecodeScheduler::Impl::AwaitWork() {
   while (true) {
     const EventCount::Key key = work_ready.PrepareWait();
+    if (std::exchange(awaits_grammars, false)) {
+      if (inbox_full.load(std::memory_order_seq_cst)) {
+        work_ready.CancelWait();
+      } else {
+        work_ready.Wait(key, kGrammarEvery.count());
+      }
+      return true;
+    }
     const bool release = release_wanted.exchange(false, std::memory_order_seq_cst);
     const bool over = admission.stopping() && admission.empty();
     if (over || release || HasWork()) {
@@ -219,7 +229,9 @@ bool DecodeScheduler::Impl::TakeTurn() {
 bool DecodeScheduler::Impl::StepOnce() {
   TakeInbox();
   EndDead(Now());
+  GiveGrammars();
   if (running.empty() && waiting[0].empty() && waiting[1].empty()) {
+    awaits_grammars = !parked.empty();
     turn.Drop();
     ShowCounts();
     return false;
@@ -243,7 +255,9 @@ bool DecodeScheduler::Impl::StepOnce() {
       former.Form(&formed, demand, [&](DecodeSequence* sequence) { Preempt(sequence); });
   if (rows == 0) {
     turn.End(0, Demand());
-    return true;
+    const auto awaits = [](const auto& sequence) { return sequence->awaits_grammar; };
+    awaits_grammars = !parked.empty() || std::ranges::any_of(running, awaits);
+    return !awaits_grammars;
   }
   if (turn.priority() == Priority::kInteractive) gate->SeeInteractive(sched::Nanoseconds(began));
   if (Streams()) gate->SeeStream(sched::Nanoseconds(began));
@@ -495,8 +509,9 @@ void DecodeScheduler::Impl::EndJob(TakenJob* owner, const Status& status) {
   if (std::exchange(owner->ended, true)) return;
   // Its texts own it.
   const std::shared_ptr<TakenJob> held = owner->shared_from_this();
-  const size_t preempted = Waiting(owner->priority()).Remove(owner);
-  texts_waiting -= owner->texts - owner->texts_begun + static_cast<int64_t>(preempted);
+  size_t waited = Waiting(owner->priority()).Remove(owner);
+  waited += std::erase_if(parked, [&](const auto& one) { return one->owner.get() == owner; });
+  texts_waiting -= owner->texts - owner->texts_begun + static_cast<int64_t>(waited);
   Drop([&](const DecodeSequence& sequence) { return sequence.owner.get() == owner; });
   if (kept.number == owner->number) EndKept();
   if (status.code() != StatusCode::kOk) metrics.CountDropped(status.code(), 1);

@@ -36,8 +36,10 @@ void DecodeScheduler::Impl::TakeInbox() {
 
 void DecodeScheduler::Impl::EndDead(Clock::time_point now) {
   const auto dead = [&]() -> TakenJob* {
-    for (const auto& sequence : running) {
-      if (!sequence->owner->job->context.CheckWanted(now).ok()) return sequence->owner.get();
+    for (const Sequences* const all : {&running, &parked}) {
+      for (const auto& sequence : *all) {
+        if (!sequence->owner->job->context.CheckWanted(now).ok()) return sequence->owner.get();
+      }
     }
     return nullptr;
   };
@@ -92,10 +94,11 @@ bool DecodeScheduler::Impl::TryBegin(Priority priority, bool aged, Clock::time_p
   // It takes the room that is made for it: were the next text looked for again, that could be the
   // one that gave its place up, without end.
   if (running.size() >= static_cast<size_t>(options.sequences_max)) {
-    if (!interactive || !PreemptForClient(*job)) return false;
+    if (!ParkOne() && (!interactive || !PreemptForClient(*job))) return false;
   }
   if (interactive && !FitsBeside(next)) return false;
   while (!Fits(next, aged)) {
+    if (ParkOne()) continue;
     if (interactive && (PreemptBulk() || PreemptForClient(*job))) continue;
     if (aged) KeepFor(next);
     return false;
@@ -136,21 +139,28 @@ Expected<std::unique_ptr<DecodeSequence>> DecodeScheduler::Impl::NewSequence(
     sample::SamplingOptions sampling = job.sampling;
     // Samples without a seed draw one each; with one, each has its own.
     if (sampling.seed) *sampling.seed += static_cast<uint64_t>(next.sample());
-    PENSTOCK_ASSIGN_OR_RETURN(TextStream stream,
-                              TextStream::Make(*model, sampling, job.prompt, run->parts_max(),
-                                               job.shown, scratch, job.grammar));
+    GrammarUse use = job.grammar;
+    const bool awaits_grammar = use.pending != nullptr && !use.pending->ready();
+    if (use.pending != nullptr && !awaits_grammar) use.grammar = use.pending->grammar();
+    PENSTOCK_ASSIGN_OR_RETURN(
+        TextStream stream,
+        TextStream::Make(*model, sampling, job.prompt, run->parts_max(), job.shown, scratch, use));
     auto made = std::make_unique<DecodeSequence>(owner, next.sample(), std::move(stream), &pools,
                                                  prefixes ? &*prefixes : nullptr, model->context(),
                                                  std::move(memory));
     const size_t prompt = job.prompt.size();
     const size_t tokens_max = MostTokens(*model, job.sampling, prompt);
+    made->awaits_grammar = awaits_grammar;
     made->text.reserve(tokens_max - prompt);
     made->tokens_max = static_cast<int32_t>(tokens_max);
     if (options.speculation) {
       made->ngrams.emplace(tokens_max);
       made->drafts.reserve(kDraftRows);
     }
-    for (WaitingTexts& texts : waiting) texts.Reserve(texts.preempted() + running.size() + 1);
+    for (WaitingTexts& texts : waiting) {
+      texts.Reserve(texts.preempted() + running.size() + parked.size() + 1);
+    }
+    parked.reserve(parked.size() + running.size() + 1);
     made->FollowRope(*run);
     if (const DecodeSequence* const sibling = SiblingOf(next)) {
       // The last token is left to compute: its logits are the sample's first.
@@ -175,7 +185,8 @@ int64_t DecodeScheduler::Impl::TextBytes(const DecodeJob& job) const {
   return kHeap + drafts +
          static_cast<int64_t>(sizeof(DecodeSequence) + more * sizeof(int32_t) +
                               pools.size() * (sizeof(BlockTable) + blocks * sizeof(int32_t))) +
-         TextStream::HeapBytes(*model, job.sampling, prompt, job.grammar.grammar != nullptr);
+         TextStream::HeapBytes(*model, job.sampling, prompt,
+                               job.grammar.grammar != nullptr || job.grammar.pending != nullptr);
 }
 
 // A text of the same prompt, whose cache a sample begins with.
@@ -338,6 +349,55 @@ bool DecodeScheduler::Impl::PreemptForClient(const TakenJob& job) {
   if (newest == nullptr) return false;
   Preempt(newest);
   return true;
+}
+
+// The newest text that can do nothing but wait for its grammar gives its place and its blocks up
+// until that is there. What it has computed stays in the prefix cache for as long as it can.
+bool DecodeScheduler::Impl::ParkOne() {
+  const auto newest = std::find_if(running.rbegin(), running.rend(),
+                                   [](const auto& sequence) { return sequence->rows_left() == 0; });
+  if (newest == running.rend()) return false;
+  parked.push_back(std::move(*newest));
+  running.erase(std::next(newest).base());
+  parked.back()->cache.Release();
+  parked.back()->beside = parked.back()->aged = false;
+  ++texts_waiting;
+  return true;
+}
+
+// To texts that began before theirs was compiled.
+void DecodeScheduler::Impl::GiveGrammars() {
+  TakenJob* failed = nullptr;
+  Status status;
+  const auto give = [&](DecodeSequence* sequence) {
+    const GrammarUse& use = sequence->owner->job->grammar;
+    if (!sequence->awaits_grammar || !use.pending->ready()) return false;
+    try {
+      GrammarUse whole = use;
+      whole.grammar = use.pending->grammar();
+      status = sequence->stream.Hold(*model, whole);
+    } catch (...) {
+      status = ExceptionStatus();
+    }
+    if (!status.ok()) failed = sequence->owner.get();
+    sequence->awaits_grammar = !status.ok();
+    return status.ok();
+  };
+  for (const auto& sequence : running) {
+    (void)give(sequence.get());
+    if (failed != nullptr) break;
+  }
+  for (size_t i = 0; i < parked.size() && failed == nullptr;) {
+    if (!give(parked[i].get())) {
+      ++i;
+      continue;
+    }
+    std::unique_ptr<DecodeSequence> taken = std::move(parked[i]);
+    parked.erase(parked.begin() + static_cast<ptrdiff_t>(i));
+    Waiting(taken->owner->priority()).Add(std::move(taken));
+  }
+  // The others at the next look.
+  if (failed != nullptr) EndJob(failed, status);
 }
 
 void DecodeScheduler::Impl::Preempt(DecodeSequence* sequence) {

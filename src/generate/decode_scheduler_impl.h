@@ -74,6 +74,8 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   bool PreemptBeside();
   bool PreemptBulk();
   bool PreemptForClient(const TakenJob& job);
+  bool ParkOne();
+  void GiveGrammars();
   void Preempt(DecodeSequence* sequence);
 
   // --- The step thread: its steps (decode_loop.cc)
@@ -125,6 +127,7 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   // Another engine had the processor when this one asked for its turn: it is expected to come
   // again.
   Clock::time_point shared_until;
+  bool awaits_grammars = false;  // the last step had nothing to do but wait for them
   StepFormer former;
   std::vector<std::shared_ptr<TakenJob>> arrived;  // out of the inbox
   size_t arrived_next = 0;                         // those before it wait
@@ -132,6 +135,7 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   int64_t texts_waiting = 0;  // of all jobs
   Clock::time_point swept;    // those that wait
   Sequences running;          // in the order of arrival
+  Sequences parked;           // without blocks, until their grammars are there
   int passed_bulk = 0;        // interactive ones that began while the next bulk one waited
   std::shared_ptr<sample::SamplerScratch> scratch = std::make_shared<sample::SamplerScratch>();
   std::optional<kv::Sequence> trial;    // whether a text fits; empty between two looks

@@ -84,6 +84,8 @@ struct DecodeSequence {
   // did. More: it has a prompt to run, or was preempted.
   int32_t remaining() const { return tokens() - cache.length(); }
   bool decodes() const { return remaining() == 1; }
+  // The part of them that a step may have: the last one waits for the grammar of what follows.
+  int32_t rows_left() const { return remaining() - (awaits_grammar ? 1 : 0); }
   // The ids of the step that is formed, guessed ones last.
   std::span<const int32_t> StepIds(std::vector<int32_t>* joined) const {
     if (drafts.empty()) return Ids(cache.length(), rows, joined);
@@ -132,6 +134,7 @@ struct DecodeSequence {
   std::optional<NgramDraft> ngrams;
   std::vector<int32_t> drafts;    // guessed ids, in the step being formed
   bool long_rope = false;         // of each of its steps
+  bool awaits_grammar = false;    // GrammarUse::pending, which was not ready when it began
   sched::FairShare::Place place;  // where it waits, if it gave its blocks back
   double turn_s = 0;              // of its prompt, while a step is formed: the lower, the sooner
   bool aged = false;              // a bulk text that began while interactive ones waited for it

@@ -58,7 +58,8 @@ int32_t StepFormer::Form(std::vector<DecodeSequence*>* running, const StepDemand
   if (alone) TakeDrafts(*running);
   TakePrompts(running, demand, preempt);
   // Prompts that are cached in part may hold all blocks, so that none can go on.
-  while (rows_ == 0 && running->size() > 1) {
+  const auto waits = [](const auto* sequence) { return sequence->rows_left() == 0; };
+  while (rows_ == 0 && running->size() > 1 && !std::ranges::all_of(*running, waits)) {
     preempt(FirstToGive(*running));
     TakePrompts(running, demand, preempt);
   }
@@ -83,7 +84,7 @@ void StepFormer::TakeDecoding(std::vector<DecodeSequence*>* running, const Preem
   for (const bool bulk : {false, true}) {
     for (size_t i = 0; i < running->size() && rows_ < limits_.rows_max; ++i) {
       DecodeSequence* const sequence = (*running)[i];
-      if (IsBulk(sequence) != bulk || !sequence->decodes()) continue;
+      if (IsBulk(sequence) != bulk || !sequence->decodes() || sequence->awaits_grammar) continue;
       bool room = sequence->cache.Reserve(1).ok();
       while (!room && FirstToGive(*running) != sequence) {
         preempt(FirstToGive(*running));
@@ -190,7 +191,7 @@ void StepFormer::TakePrompts(std::vector<DecodeSequence*>* running, const StepDe
                              const Preempt& preempt) {
   prompts_.clear();
   for (DecodeSequence* sequence : *running) {
-    if (sequence->remaining() > 1) prompts_.push_back(sequence);
+    if (sequence->remaining() > 1 && sequence->rows_left() > 0) prompts_.push_back(sequence);
   }
   if (prompts_.empty()) return;
   // The time its prompt takes, less the time it has waited.
@@ -214,10 +215,10 @@ void StepFormer::TakePrompts(std::vector<DecodeSequence*>* running, const StepDe
     sequence->TakeCached(&joined_);
     int32_t rows = ChunkOf(*sequence, budget);
     if (rows_ == decoding_rows) rows = std::max(rows, kChunkMin);
-    rows = std::min({rows, sequence->remaining(), limits_.rows_max - rows_});
-    if (rows <= 0) break;
+    rows = std::min({rows, sequence->rows_left(), limits_.rows_max - rows_});
+    if (rows <= 0 && sequence->rows_left() > 0) break;
     rows = std::min(rows, sequence->RowsWithScores(limits_.scored_rows_max - scored_));
-    if (rows == 0) continue;
+    if (rows <= 0) continue;
     bool room = sequence->cache.Reserve(rows).ok();
     while (!room && !IsBulk(sequence) && IsBulk(FirstToGive(*running))) {
       DecodeSequence* const bulk = FirstToGive(*running);

@@ -15,6 +15,12 @@ constexpr size_t kForcedBytesMax = 4096;
 
 constexpr std::string_view kSpace = " \t\r\n";
 
+// Tokens of whitespace in a row: more than any indentation takes.
+constexpr int kSpacesMax = 20;
+
+// The bytes of free text that are kept: more than a trigger and what may stand before it.
+constexpr size_t kTriggerTail = 64;
+
 }  // namespace
 
 int64_t TextConstraint::HeapBytes(const TextModel& model) {
@@ -29,11 +35,15 @@ Expected<TextConstraint> TextConstraint::Make(const TextModel& model, const Gram
   made.model_ = &model;
   made.use_ = use;
   made.mask_.resize(grammar::MaskWords(VocabularyOf(model)));
+  if (!use.think_begin.empty()) made.think_token_ = model.tokenizer->TokenToId(use.think_begin);
   if (use.begins_thinking && !use.think_end.empty()) {
     made.state_ = State::kThinking;
     return made;
   }
-  if (!use.think_begin.empty()) made.think_token_ = model.tokenizer->TokenToId(use.think_begin);
+  if (made.HoldsCalls()) {
+    made.BeginFree();
+    return made;
+  }
   PENSTOCK_RETURN_IF_ERROR(made.Begin());
   if (made.think_token_ >= 0 && !made.complete_) {
     // The model may think first.
@@ -55,6 +65,7 @@ Status TextConstraint::Begin() {
 // What may come after the tokens so far.
 Status TextConstraint::Follow() {
   PENSTOCK_RETURN_IF_ERROR(constraint_->Mask(mask_));
+  BoundSpaces();
   allowed_ = mask_;
   size_t all = 0;
   for (const uint32_t word : mask_) all += static_cast<size_t>(std::popcount(word));
@@ -62,35 +73,72 @@ Status TextConstraint::Follow() {
   for (const int32_t id : use_.grammar->vocabulary().ends)
     ends += grammar::Allows(mask_, id) ? 1 : 0;
   complete_ = all == ends;
-  may_be_forced_ = ends == 0 && all <= kForcedTokensMax;
+  // A call in a text is written in the model's own tokens.
+  may_be_forced_ = !HoldsCalls() && ends == 0 && all <= kForcedTokensMax;
   return Status::Ok();
 }
 
 Status TextConstraint::Accept(int32_t id, std::string_view piece) {
-  if (state_ == State::kAny) return Status::Ok();
-  if (state_ == State::kBegin) {
-    if (id == think_token_) {
-      constraint_.reset();
-      allowed_ = {};
-      state_ = State::kThinking;
+  switch (state_) {
+    case State::kAny:
       return Status::Ok();
-    }
-    state_ = State::kHeld;
-  }
-  if (state_ == State::kHeld) {
-    const std::vector<int32_t>& ends = use_.grammar->vocabulary().ends;
-    if (std::find(ends.begin(), ends.end(), id) != ends.end()) {
-      complete_ = true;
+    case State::kFree:
+      AcceptFree(id);
       return Status::Ok();
-    }
-    PENSTOCK_RETURN_IF_ERROR(constraint_->Accept(id));
-    return Follow();
+    case State::kThinking:
+      return AcceptThinking(piece);
+    case State::kBegin:
+      if (id == think_token_) {
+        constraint_.reset();
+        allowed_ = {};
+        state_ = State::kThinking;
+        return Status::Ok();
+      }
+      state_ = State::kHeld;
+      [[fallthrough]];
+    case State::kHeld:
+      break;
   }
+  const Status status = AcceptHeld(id);
+  if (!HoldsCalls()) return status;
+  // Behind a call, or where one goes wrong, the text is free.
+  if (!status.ok() || complete_) BeginFree();
+  return Status::Ok();
+}
+
+Status TextConstraint::AcceptHeld(int32_t id) {
+  const std::vector<int32_t>& ends = use_.grammar->vocabulary().ends;
+  if (std::find(ends.begin(), ends.end(), id) != ends.end()) {
+    complete_ = true;
+    return Status::Ok();
+  }
+  PENSTOCK_RETURN_IF_ERROR(constraint_->Accept(id));
+  const std::vector<uint32_t>& spaces = use_.grammar->vocabulary().spaces;
+  spaces_ = !spaces.empty() && grammar::Allows(spaces, id) ? spaces_ + 1 : 0;
+  return Follow();
+}
+
+// A model that is unsure may write whitespace without end where JSON lets it: something else comes
+// after a while, if it may.
+void TextConstraint::BoundSpaces() {
+  if (spaces_ < kSpacesMax || !use_.grammar->has_spaces()) return;
+  const std::vector<uint32_t>& spaces = use_.grammar->vocabulary().spaces;
+  bool others = false;
+  for (size_t i = 0; i < mask_.size(); ++i) others |= (mask_[i] & ~spaces[i]) != 0;
+  if (!others) return;
+  for (size_t i = 0; i < mask_.size(); ++i) mask_[i] &= ~spaces[i];
+}
+
+Status TextConstraint::AcceptThinking(std::string_view piece) {
   tail_ += piece;
   const size_t end = tail_.find(use_.think_end);
   if (end == std::string::npos) {
     const size_t kept = use_.think_end.size() - 1;
     if (tail_.size() > kept) tail_.erase(0, tail_.size() - kept);
+    return Status::Ok();
+  }
+  if (HoldsCalls()) {
+    BeginFree();
     return Status::Ok();
   }
   const std::string_view after = std::string_view(tail_).substr(end + use_.think_end.size());
@@ -99,6 +147,89 @@ Status TextConstraint::Accept(int32_t id, std::string_view piece) {
   }
   return Begin();
 }
+
+// --- Free text with calls ---------------------------------------------------------------------
+
+void TextConstraint::BeginFree() {
+  constraint_.reset();
+  allowed_ = {};
+  spaces_ = 0;
+  complete_ = false;
+  may_be_forced_ = false;
+  state_ = State::kFree;
+  tail_ = "\n";  // a line begins
+}
+
+std::string_view TextConstraint::BytesOf(int32_t id) const {
+  const grammar::GrammarVocabulary& vocabulary = use_.grammar->vocabulary();
+  const auto index = static_cast<size_t>(id);
+  if (index < vocabulary.tokens.size() && !vocabulary.tokens[index].empty())
+    return vocabulary.tokens[index];
+  for (const auto& [marker, text] : vocabulary.markers) {
+    if (marker == id) return text;
+  }
+  return {};
+}
+
+void TextConstraint::AcceptFree(int32_t id) {
+  if (id == think_token_ && !spoke_) {
+    state_ = State::kThinking;
+    tail_.clear();
+    return;
+  }
+  const std::string_view bytes = BytesOf(id);
+  if (bytes.find_first_not_of(kSpace) != std::string_view::npos) spoke_ = true;
+  tail_ += bytes;
+  size_t size = 0;
+  const size_t at = FindTrigger(&size);
+  if (at != std::string::npos) {
+    const std::string_view call = std::string_view(tail_).substr(at);
+    if (BeginCall(call, call.substr(size))) return;
+    tail_.erase(0, at + size);
+  }
+  if (tail_.size() > kTriggerTail) tail_.erase(0, tail_.size() - kTriggerTail);
+}
+
+size_t TextConstraint::FindTrigger(size_t* size) const {
+  size_t first = std::string::npos;
+  const auto found = [&](size_t at, const std::string& trigger) {
+    if (at >= first) return;
+    first = at;
+    *size = trigger.size();
+  };
+  for (const std::string& trigger : use_.triggers) found(tail_.find(trigger), trigger);
+  for (const std::string& trigger : use_.line_triggers) {
+    for (size_t at = 0; (at = tail_.find(trigger, at)) != std::string::npos; ++at) {
+      const size_t before = tail_.find_last_not_of(" \t;", at == 0 ? at : at - 1);
+      if (at == 0 || before == std::string::npos || tail_[before] != '\n') continue;
+      found(at, trigger);
+      break;
+    }
+  }
+  return first;
+}
+
+// Holds the text from where a call has begun with `text`, of which `behind` follows the trigger.
+// False: the grammar has no such call, and the text stays free.
+bool TextConstraint::BeginCall(std::string_view text, std::string_view behind) {
+  auto begun = use_.grammar->Begin();
+  if (!begun.ok()) return false;
+  constraint_ = *std::move(begun);
+  // A trigger that the grammar does not have only says that a call comes.
+  bool held = constraint_->AcceptText(text).ok() || constraint_->AcceptText(behind).ok();
+  held = held && Follow().ok();
+  if (held && !complete_) {
+    state_ = State::kHeld;
+    return true;
+  }
+  constraint_.reset();
+  allowed_ = {};
+  complete_ = false;
+  may_be_forced_ = false;
+  return false;
+}
+
+// ----------------------------------------------------------------------------------------------
 
 std::vector<int32_t> TextConstraint::Forced(size_t most) {
   if (!may_be_forced_ || most == 0) return {};

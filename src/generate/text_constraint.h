@@ -1,4 +1,5 @@
-// TextConstraint: holds one text to a grammar, from where its thinking ends.
+// TextConstraint: holds one text to a grammar, from where its thinking ends, or from where it calls
+// a tool.
 #pragma once
 
 #include <cstdint>
@@ -37,16 +38,29 @@ class TextConstraint {
   std::vector<int32_t> Forced(size_t most);
 
  private:
-  enum class State { kAny, kBegin, kThinking, kHeld };
+  enum class State { kAny, kBegin, kThinking, kHeld, kFree };
+  bool HoldsCalls() const { return !use_.triggers.empty() || !use_.line_triggers.empty(); }
   Status Begin();
   Status Follow();
+  Status AcceptHeld(int32_t id);
+  void BoundSpaces();
+  void AcceptFree(int32_t id);
+  Status AcceptThinking(std::string_view piece);
+  // The bytes of a token; "" for most special ones.
+  std::string_view BytesOf(int32_t id) const;
+  void BeginFree();
+  // Where in tail_ a call begins; npos: nowhere.
+  size_t FindTrigger(size_t* size) const;
+  bool BeginCall(std::string_view text, std::string_view behind);
 
   State state_ = State::kAny;
   const TextModel* model_ = nullptr;
   GrammarUse use_;
   std::unique_ptr<grammar::Constraint> constraint_;
   int32_t think_token_ = -1;  // that begins thinking; -1: none does
-  std::string tail_;          // the last of the thinking
+  int spaces_ = 0;            // how many of the last tokens were whitespace alone
+  bool spoke_ = false;        // there was an answer, behind which nothing is thinking
+  std::string tail_;          // the last of the thinking, or of free text
   std::vector<uint32_t> mask_;
   std::span<const uint32_t> allowed_;  // mask_, or empty
   bool complete_ = false;

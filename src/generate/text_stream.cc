@@ -80,6 +80,11 @@ Expected<TextStream> TextStream::Make(const TextModel& model,
                     !sampling.logprobs);
 }
 
+Status TextStream::Hold(const TextModel& model, const GrammarUse& grammar) {
+  PENSTOCK_ASSIGN_OR_RETURN(constraint_, TextConstraint::Make(model, grammar));
+  return Status::Ok();
+}
+
 void TextStream::End(FinishReason reason) {
   end_ = reason;
   const bool may_end = generated_ > min_tokens_;

@@ -33,6 +33,8 @@ class TextStream {
                                    const std::vector<int32_t>& shown = {},
                                    std::shared_ptr<sample::SamplerScratch> scratch = nullptr,
                                    const GrammarUse& grammar = {});
+  // Before the first Take, where `grammar` was not there for Make. Errors as TextConstraint::Make.
+  Status Hold(const TextModel& model, const GrammarUse& grammar);
   // kInvalidArgument as SamplingOptions::Check, or as CheckStopStrings.
   static Status Check(const TextModel& model, const sample::SamplingOptions& sampling);
   // At most so many bytes are allocated for one, beside its scratch.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@ inline bool Allows(std::span<const uint32_t> mask, int32_t id) {
 struct GrammarVocabulary {
   std::vector<std::string> tokens;  // bytes of each id in the midst of a text; "": never in a text
   std::vector<int32_t> ends;        // tokens that end a text, where the grammar lets it end
+  std::vector<uint32_t> spaces;     // the set of those that are whitespace alone; empty: not told
   // Special tokens that are a part of calls, and their texts.
   std::vector<std::pair<int32_t, std::string>> markers;
 };
@@ -37,6 +39,8 @@ class Constraint {
   virtual Status Mask(std::span<uint32_t> allowed) = 0;
   // The next token. kInternal: it is not allowed; the constraint is as before.
   virtual Status Accept(int32_t id) = 0;
+  // The same for text, whatever its tokens; for RollBack it is one token. Empty text is allowed.
+  virtual Status AcceptText(std::string_view text) = 0;
   // The last tokens are taken back, as many as were accepted at most.
   virtual void RollBack(int32_t tokens) = 0;
   // The bytes that must come next, whatever comes after; "" where there is a choice. The state
@@ -51,6 +55,8 @@ class Grammar {
   // A text at its beginning. kResourceExhausted: no memory.
   virtual Expected<std::unique_ptr<Constraint>> Begin() const = 0;
   virtual const GrammarVocabulary& vocabulary() const = 0;
+  // A text has whitespace between its parts, any amount of it.
+  virtual bool has_spaces() const { return false; }
   virtual size_t bytes() const = 0;  // about, without the vocabulary
 };
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "common/exception_status.h"
-#include "common/log.h"
 #include "common/seeded_hash.h"
 
 namespace penstock::grammar {
@@ -41,7 +40,7 @@ struct GrammarCache::Impl {
       : make(std::move(make_in)), options(options_in) {}
 
   void Main();
-  void Serve(Waiting one);
+  void Serve(Waiting* one);
   Result CompileOnce(const GrammarSpec& spec);
   std::shared_ptr<const Grammar> Find(const std::string& key);
   void Keep(const std::string& key, std::shared_ptr<const Grammar> grammar);
@@ -96,33 +95,34 @@ Result GrammarCache::Impl::CompileOnce(const GrammarSpec& spec) {
   }
 }
 
-void GrammarCache::Impl::Serve(Waiting one) {
-  if (Status wanted = one.wanted(); !wanted.ok()) return one.done(std::move(wanted));
-  if (SteadyClock::now() - one.since > options.wait_max) {
-    return one.done(Status(StatusCode::kDeadlineExceeded,
-                           fmt::format("'{}' waited {} ms to be compiled; try again",
-                                       one.spec.field, options.wait_max.count())));
+void GrammarCache::Impl::Serve(Waiting* one) {
+  const auto answer = [&](Result result) { std::exchange(one->done, nullptr)(std::move(result)); };
+  if (Status wanted = one->wanted(); !wanted.ok()) return answer(std::move(wanted));
+  if (SteadyClock::now() - one->since > options.wait_max) {
+    return answer(Status(StatusCode::kDeadlineExceeded,
+                         fmt::format("'{}' waited {} ms to be compiled; try again", one->spec.field,
+                                     options.wait_max.count())));
   }
   {
     std::unique_lock lock(mutex);
-    if (auto found = Find(one.key)) {
+    if (auto found = Find(one->key)) {
       lock.unlock();
-      return one.done(std::move(found));
+      return answer(std::move(found));
     }
   }
   const auto begin = SteadyClock::now();
-  Result made = CompileOnce(one.spec);
+  Result made = CompileOnce(one->spec);
   {
     const std::lock_guard lock(mutex);
     stats.compile_s += std::chrono::duration<double>(SteadyClock::now() - begin).count();
     if (made.ok()) {
       ++stats.compiled;
-      Keep(one.key, *made);
+      Keep(one->key, *made);
     } else {
       ++stats.refused;
     }
   }
-  one.done(std::move(made));
+  answer(std::move(made));
 }
 
 void GrammarCache::Impl::Main() {
@@ -134,11 +134,14 @@ void GrammarCache::Impl::Main() {
     Waiting one = std::move(queue.front());
     queue.pop_front();
     lock.unlock();
-    try {
-      Serve(std::move(one));
-    } catch (...) {  // memory ran out on the way; the request gets its end from FeedEnd
-      LogWarn("a grammar was compiled in vain: {}", ExceptionStatus().message());
+    RunGuarded("a grammar's compiler", [&] { Serve(&one); });
+    // Memory ran out on the way.
+    if (one.done != nullptr) {
+      RunGuarded("a grammar's compiler", [&] {
+        one.done(Status(StatusCode::kResourceExhausted, "no memory for the grammar"));
+      });
     }
+    one = {};  // what it holds of its request goes before the lock
     lock.lock();
   }
   std::deque<Waiting> left = std::exchange(queue, {});

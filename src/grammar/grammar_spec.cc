@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "common/utf8_check.h"
+#include "grammar/call_parameters.h"
 #include "grammar/pattern_size.h"
 #include "grammar/schema_check.h"
 
@@ -65,7 +66,7 @@ Status CheckCalls(const GrammarSpec& spec) {
                                    kWaysMax));
   }
   for (const CallSpec::Way& way : spec.calls.ways) {
-    if (!way.schema.empty()) PENSTOCK_RETURN_IF_ERROR(CheckSchema(way.schema, spec.field));
+    PENSTOCK_RETURN_IF_ERROR(CheckCallSchema(way.schema, spec.calls.form, spec.field));
   }
   if (spec.calls.otherwise.empty()) return Status::Ok();
   return CheckSchema(spec.calls.otherwise, spec.field);
@@ -76,7 +77,7 @@ Status CheckCalls(const GrammarSpec& spec) {
 size_t GrammarSpec::bytes() const {
   size_t bytes = text.size() + calls.otherwise.size();
   for (const std::string& choice : choices) bytes += choice.size();
-  for (const CallSpec::Way& way : calls.ways) bytes += way.before.size() + way.schema.size();
+  for (const CallSpec::Way& way : calls.ways) bytes += way.name.size() + way.schema.size();
   return bytes;
 }
 
@@ -88,14 +89,15 @@ std::string GrammarSpec::Key() const {
   for (const std::string& choice : choices) add(choice);
   if (calls.ways.empty()) return key;
   for (const CallSpec::Way& way : calls.ways) {
-    add(way.before);
+    add(way.name);
     add(way.schema);
   }
-  for (const std::string* part :
-       {&calls.after, &calls.begin, &calls.end, &calls.separator, &calls.otherwise}) {
+  for (const std::string* part : {&calls.before_name, &calls.before_arguments, &calls.after,
+                                  &calls.begin, &calls.end, &calls.separator, &calls.otherwise}) {
     add(*part);
   }
-  return key + (calls.several ? "+" : "");
+  return key + (calls.several ? "+" : "") + (calls.form == CallForm::kParameters ? "<" : "") +
+         (calls.loose ? " " : "");
 }
 
 Status CheckSpec(const GrammarSpec& spec) {
@@ -122,6 +124,13 @@ Status CheckSpec(const GrammarSpec& spec) {
     }
   }
   return Wrong(spec, "is of no known kind");
+}
+
+Status CheckCallSchema(std::string_view schema, CallForm form, const std::string& field) {
+  if (schema.empty()) return Status::Ok();
+  PENSTOCK_RETURN_IF_ERROR(CheckSchema(schema, field));
+  if (form == CallForm::kJson) return Status::Ok();
+  return ReadCallParameters(schema, field).status();
 }
 
 std::string Quoted(std::string_view text) {

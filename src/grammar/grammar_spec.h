@@ -26,14 +26,21 @@ inline constexpr size_t kChoicesMax = 10'000;
 // Repetitions of a character or an item, in schemas, patterns and rules.
 inline constexpr int kRepeatsMax = 4096;
 
+enum class CallForm {
+  kJson,        // the arguments are a JSON object
+  kParameters,  // each has tags of its own (call_parameters.h)
+};
+
 // One or more calls, each in one of these ways.
 struct CallSpec {
   struct Way {
-    std::string before;  // what stands before the arguments: the function's name, too
+    std::string name;    // of the function, as it is written
     std::string schema;  // of the arguments; "": none are taken
   };
   std::vector<Way> ways;
-  std::string after;       // the arguments of each call
+  CallForm form = CallForm::kJson;
+  std::string before_name, before_arguments, after;  // what stands around the two, in each call
+  bool loose = false;      // whitespace in what stands around may be more, or less
   std::string begin, end;  // of all calls together
   std::string separator;   // between two calls
   bool several = true;     // else there is one call
@@ -57,6 +64,9 @@ struct GrammarSpec {
 // Whether it can be held to as it is written: what a grammar cannot enforce is refused by its name,
 // and so is what is over a bound. kInvalidArgument with the spec's field.
 Status CheckSpec(const GrammarSpec& spec);
+
+// Whether arguments can be held to their schema, as CheckSpec has it for a call.
+Status CheckCallSchema(std::string_view schema, CallForm form, const std::string& field);
 
 // A text in EBNF.
 std::string Quoted(std::string_view text);

@@ -307,7 +307,8 @@ class Converter {
   // One character of `ranges`.
   Expected<std::string> One(const Ranges& ranges) const {
     Ranges plain = Without(ranges, {kSurrogates});
-    if (text_ == RegexText::kPlain) {
+    if (InTag(text_)) plain = Without(plain, {{'<', '<'}});
+    if (!InJson(text_)) {
       if (plain.empty()) return Wrong("has a class without a character");
       return ClassOf(plain);
     }

@@ -12,7 +12,17 @@ enum class RegexText {
   kPlain,
   // The text stands in a JSON string: quotes, backslashes and control characters are escaped.
   kJson,
+  // As kPlain and kJson, in a text between tags: without a '<' (call_parameters.h).
+  kTag,
+  kJsonInTag,
 };
+
+constexpr bool InJson(RegexText text) {
+  return text == RegexText::kJson || text == RegexText::kJsonInTag;
+}
+constexpr bool InTag(RegexText text) {
+  return text == RegexText::kTag || text == RegexText::kJsonInTag;
+}
 
 // An expression for the texts that the whole pattern matches, in parentheses. A pattern that may
 // match anywhere in a text is held to the whole text, too, which is stricter.

@@ -4,29 +4,42 @@
 
 #include <algorithm>
 
-#include "common/json.h"
 #include "common/json_writer.h"
-#include "grammar/regex_rules.h"
 
 namespace penstock::grammar {
 namespace {
 
-// A character of a JSON string that is written as it is: no control, no half of a surrogate pair.
-constexpr std::string_view kPlainCharacter = R"([^\x00-\x1f"\\\U0000D800-\U0000DFFF])";
+// A character that is written as it is: no half of a surrogate pair; in a JSON string no control,
+// and between tags no begin of one.
+std::string_view CharacterOf(RegexText text) {
+  switch (text) {
+    case RegexText::kJson:
+      return R"([^\x00-\x1f"\\\U0000D800-\U0000DFFF])";
+    case RegexText::kJsonInTag:
+      return R"([^\x00-\x1f"\\<\U0000D800-\U0000DFFF])";
+    case RegexText::kTag:
+      return R"([^<\U0000D800-\U0000DFFF])";
+    case RegexText::kPlain:
+      break;
+  }
+  return R"([^\U0000D800-\U0000DFFF])";
+}
 // So many characters are counted by states of their own, whose masks are made beforehand; more are
 // counted in runs of that length.
 constexpr int64_t kCountedRun = 128;
 
 // From `least` to `most` of these characters; negative: any number.
-std::string Characters(int64_t least, int64_t most) {
-  const auto counted = [](int64_t from, int64_t to) {
-    return to < 0 ? fmt::format("{}{{{},}}", kPlainCharacter, from)
-                  : fmt::format("{}{{{},{}}}", kPlainCharacter, from, to);
+std::string Characters(int64_t least, int64_t most, RegexText text) {
+  const std::string_view character = CharacterOf(text);
+  const auto counted = [character](int64_t from, int64_t to) {
+    return to < 0 ? fmt::format("{}{{{},}}", character, from)
+                  : fmt::format("{}{{{},{}}}", character, from, to);
   };
   if (least > kCountedRun) {
-    return fmt::format("({}){{{}}} {}", counted(kCountedRun, kCountedRun), least / kCountedRun,
-                       Characters(least % kCountedRun,
-                                  most < 0 ? most : most - least / kCountedRun * kCountedRun));
+    return fmt::format(
+        "({}){{{}}} {}", counted(kCountedRun, kCountedRun), least / kCountedRun,
+        Characters(least % kCountedRun, most < 0 ? most : most - least / kCountedRun * kCountedRun,
+                   text));
   }
   if (most - least < kCountedRun) return counted(least, most);
   const int64_t more = most - least;
@@ -44,7 +57,7 @@ bool Is(std::string_view key, std::initializer_list<std::string_view> keys) {
 
 class Rewriter {
  public:
-  explicit Rewriter(const std::string& field) : field_(field) {}
+  Rewriter(const std::string& field, RegexText text) : field_(field), place_(text) {}
 
   Expected<SchemaRules> Run(std::string_view text) {
     if (text.find(kConstant) != std::string_view::npos) {
@@ -74,6 +87,7 @@ class Rewriter {
   Status WriteString(const JsonObject& schema);
 
   const std::string& field_;
+  const RegexText place_;
   std::string text_;
   SchemaRules out_;
 };
@@ -110,29 +124,7 @@ Status Rewriter::Write(JsonElement schema) {
 }
 
 Status Rewriter::WriteString(const JsonObject& schema) {
-  std::string_view pattern;
-  std::string expression;
-  if (schema["pattern"].Get(&pattern)) {
-    auto rules = RegexRules(pattern, RegexText::kJson);
-    if (!rules.ok()) {
-      return Status::InvalidArgument(fmt::format("'{}': the pattern '{}' {}", field_,
-                                                 pattern.substr(0, 80), rules.status().message()),
-                                     field_);
-    }
-    expression = *std::move(rules);
-  } else {
-    int64_t least = 0;
-    int64_t most = -1;
-    (void)schema["minLength"].Get(&least);
-    (void)schema["maxLength"].Get(&most);
-    if (most >= 0 && most < least) {
-      return Status::InvalidArgument(
-          fmt::format("'{}': a 'minLength' of {} is above the 'maxLength' of {}", field_, least,
-                      most),
-          field_);
-    }
-    expression = "(" + Characters(least, most) + ")";
-  }
+  PENSTOCK_ASSIGN_OR_RETURN(std::string expression, StringRules(schema, place_, field_));
   const std::string constant = fmt::format("{}{}", kConstant, out_.rules.size());
   text_ += fmt::format(R"({{"const":"{}"}})", constant);
   out_.rules.push_back({constant, std::move(expression)});
@@ -197,6 +189,17 @@ Status Rewriter::WriteObject(const JsonObject& schema, std::string_view without_
                        "readOnly", "writeOnly", "properties", "$schema", "$id", "id"})) {
       continue;
     }
+    if (InTag(place_)) {
+      // The library's own rules of these may have a '<'.
+      if (field.key == "format") continue;
+      if (Is(field.key, {"patternProperties", "propertyNames"})) {
+        return Status::InvalidArgument(
+            fmt::format(
+                "'{}': '{}' cannot be enforced in the form in which this model writes calls",
+                field_, field.key),
+            field_);
+      }
+    }
     if (declares && Is(field.key, {"additionalProperties", "unevaluatedProperties",
                                    "patternProperties", "propertyNames"})) {
       if (!std::exchange(closed, true)) {
@@ -233,8 +236,31 @@ Status Rewriter::WriteObject(const JsonObject& schema, std::string_view without_
 
 }  // namespace
 
-Expected<SchemaRules> RewriteSchema(std::string_view schema, const std::string& field) {
-  return Rewriter(field).Run(schema);
+Expected<SchemaRules> RewriteSchema(std::string_view schema, const std::string& field,
+                                    RegexText text) {
+  return Rewriter(field, text).Run(schema);
+}
+
+Expected<std::string> StringRules(const JsonObject& schema, RegexText text,
+                                  const std::string& field) {
+  std::string_view pattern;
+  if (schema["pattern"].Get(&pattern)) {
+    auto rules = RegexRules(pattern, text);
+    if (rules.ok()) return rules;
+    return Status::InvalidArgument(fmt::format("'{}': the pattern '{}' {}", field,
+                                               pattern.substr(0, 80), rules.status().message()),
+                                   field);
+  }
+  int64_t least = 0;
+  int64_t most = -1;
+  (void)schema["minLength"].Get(&least);
+  (void)schema["maxLength"].Get(&most);
+  if (most >= 0 && most < least) {
+    return Status::InvalidArgument(
+        fmt::format("'{}': a 'minLength' of {} is above the 'maxLength' of {}", field, least, most),
+        field);
+  }
+  return "(" + Characters(least, most, text) + ")";
 }
 
 }  // namespace penstock::grammar

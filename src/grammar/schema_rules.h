@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "common/json.h"
 #include "common/status.h"
+#include "grammar/regex_rules.h"
 
 namespace penstock::grammar {
 
@@ -27,7 +29,14 @@ struct SchemaRules {
 //                properties are declared no others are written, since one of theirs could be among
 //                them. Both leave out answers, and let no wrong one in
 //   annotations  are left out
-// kInvalidArgument with `field`: a pattern that has no rules.
-Expected<SchemaRules> RewriteSchema(std::string_view schema, const std::string& field);
+// kInvalidArgument with `field`: a pattern that has no rules, or bounds that exclude each other;
+// or, between tags, a part whose rules would be the library's own.
+Expected<SchemaRules> RewriteSchema(std::string_view schema, const std::string& field,
+                                    RegexText text = RegexText::kJson);
+
+// The expression of a string with `pattern`, or with `minLength` and `maxLength` in code points.
+// kInvalidArgument as above, or for bounds that exclude each other.
+Expected<std::string> StringRules(const JsonObject& schema, RegexText text,
+                                  const std::string& field);
 
 }  // namespace penstock::grammar

@@ -15,6 +15,7 @@
 #include "common/exception_status.h"
 #include "common/log.h"
 #include "common/printable.h"
+#include "grammar/call_parameters.h"
 #include "grammar/grammar_compiler.h"
 #include "grammar/regex_rules.h"
 #include "grammar/schema_rules.h"
@@ -86,6 +87,15 @@ class XConstraint final : public Constraint {
     return Status::Internal(fmt::format("token {} is not allowed by the grammar of the text", id));
   }
 
+  Status AcceptText(std::string_view text) override {
+    try {
+      if (text.empty() || matcher_.AcceptString(std::string(text))) return Status::Ok();
+    } catch (...) {
+      return ExceptionStatus();
+    }
+    return Status::Internal("the text is not allowed by its grammar");
+  }
+
   void RollBack(int32_t tokens) override { matcher_.Rollback(tokens); }
 
   std::string Forced() override {
@@ -103,8 +113,11 @@ class XConstraint final : public Constraint {
 
 class XGrammar final : public Grammar {
  public:
-  XGrammar(xgrammar::CompiledGrammar compiled, std::shared_ptr<const GrammarVocabulary> vocabulary)
-      : compiled_(std::move(compiled)), vocabulary_(std::move(vocabulary)) {}
+  XGrammar(xgrammar::CompiledGrammar compiled, std::shared_ptr<const GrammarVocabulary> vocabulary,
+           bool has_spaces)
+      : compiled_(std::move(compiled)),
+        vocabulary_(std::move(vocabulary)),
+        has_spaces_(has_spaces) {}
 
   Expected<std::unique_ptr<Constraint>> Begin() const override {
     try {
@@ -115,11 +128,13 @@ class XGrammar final : public Grammar {
     }
   }
   const GrammarVocabulary& vocabulary() const override { return *vocabulary_; }
+  bool has_spaces() const override { return has_spaces_; }
   size_t bytes() const override { return compiled_.MemorySizeBytes(); }
 
  private:
   const xgrammar::CompiledGrammar compiled_;
   const std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  const bool has_spaces_;
 };
 
 xgrammar::TokenizerInfo Tokens(const std::vector<std::string>& tokens,
@@ -153,7 +168,7 @@ class XCompiler final : public GrammarCompiler {
       xgrammar::CompiledGrammar compiled = CompileSpec(spec);
       if (warnings.first().empty()) {
         return std::shared_ptr<const Grammar>(
-            std::make_shared<XGrammar>(std::move(compiled), vocabulary_));
+            std::make_shared<XGrammar>(std::move(compiled), vocabulary_, IsJson(spec.kind)));
       }
       fault = warnings.first();
     } catch (const std::bad_alloc&) {
@@ -167,6 +182,11 @@ class XCompiler final : public GrammarCompiler {
   }
 
  private:
+  static bool IsJson(GrammarKind kind) {
+    return kind == GrammarKind::kJson || kind == GrammarKind::kJsonSchema ||
+           kind == GrammarKind::kCalls;
+  }
+
   xgrammar::CompiledGrammar CompileSpec(const GrammarSpec& spec) {
     switch (spec.kind) {
       case GrammarKind::kJson:
@@ -198,12 +218,13 @@ class XCompiler final : public GrammarCompiler {
 
   // The library's rules of a string take halves of surrogate pairs, as characters and as escapes;
   // strict parsers of JSON refuse both. A backslash of the schema's own texts is printed as two.
-  static std::string WithoutHalfPairs(std::string rules) {
+  // Between tags no string has a '<'.
+  static std::string WithoutHalfPairs(std::string rules, RegexText text) {
     constexpr std::string_view kPlain = R"([^\0-\x1f\"\\\r\n)";
-    constexpr std::string_view kHalves = R"(\U0000D800-\U0000DFFF)";
+    const std::string excluded = std::string(InTag(text) ? "<" : "") + R"(\U0000D800-\U0000DFFF)";
     for (size_t at = 0; (at = rules.find(kPlain, at)) != std::string::npos;) {
       at += kPlain.size();
-      rules.insert(at, kHalves);
+      rules.insert(at, excluded);
     }
     constexpr std::string_view kEscape = "basic_escape ::= ";
     const size_t begin = rules.find(kEscape);
@@ -216,11 +237,16 @@ penstock_pair ::= [Dd] [89ABab] penstock_hex{2} "\\u" [Dd] [C-Fc-f] penstock_hex
   }
 
   // Our rules take the places of their constants, which stand inside of texts in double quotes.
-  static xgrammar::Grammar SchemaGrammar(const std::string& schema, const std::string& field) {
-    auto rewritten = RewriteSchema(schema, field);
+  static xgrammar::Grammar SchemaGrammar(const std::string& schema, const std::string& field,
+                                         RegexText text = RegexText::kJson) {
+    auto rewritten = RewriteSchema(schema, field, text);
     if (!rewritten.ok()) throw std::runtime_error(rewritten.status().message());
-    std::string rules =
-        WithoutHalfPairs(xgrammar::Grammar::FromJSONSchema(rewritten->schema).ToString());
+    std::string rules = xgrammar::Grammar::FromJSONSchema(rewritten->schema).ToString();
+    // In a key or a value of a list; the classes are ours to change.
+    if (InTag(text) && rules.find('<') != std::string::npos) {
+      throw std::runtime_error("a value between tags cannot have a '<'");
+    }
+    rules = WithoutHalfPairs(std::move(rules), text);
     for (const SchemaRules::Rule& rule : rewritten->rules) {
       std::string name = rule.constant;
       std::replace(name.begin(), name.end(), '-', '_');
@@ -238,15 +264,16 @@ penstock_pair ::= [Dd] [89ABab] penstock_hex{2} "\\u" [Dd] [C-Fc-f] penstock_hex
 
   // All ways to call as one rule, which the text repeats.
   xgrammar::CompiledGrammar CompileCalls(const GrammarSpec& spec) {
-    const auto literal = [](const std::string& text) {
-      return xgrammar::Grammar::FromEBNF("root ::= " + Quoted(text) + "\n");
-    };
+    const bool tags = spec.calls.form == CallForm::kParameters;
     std::vector<xgrammar::Grammar> ways;
     for (const CallSpec::Way& way : spec.calls.ways) {
-      xgrammar::Grammar arguments =
-          way.schema.empty() ? literal("{}") : SchemaGrammar(way.schema, spec.field);
+      xgrammar::Grammar arguments = tags                 ? TagGrammar(way.schema, spec.field)
+                                    : way.schema.empty() ? Literal("{}")
+                                                         : SchemaGrammar(way.schema, spec.field);
       ways.push_back(
-          xgrammar::Grammar::Concat({literal(way.before), arguments, literal(spec.calls.after)}));
+          xgrammar::Grammar::Concat({Around(spec.calls, spec.calls.before_name), Literal(way.name),
+                                     Around(spec.calls, spec.calls.before_arguments), arguments,
+                                     Around(spec.calls, spec.calls.after)}));
     }
     const std::string call = WithRoot(xgrammar::Grammar::Union(ways).ToString(), "penstock_call");
     std::string root = "root ::= " + Quoted(spec.calls.begin) + " penstock_call ";
@@ -256,7 +283,67 @@ penstock_pair ::= [Dd] [89ABab] penstock_hex{2} "\\u" [Dd] [C-Fc-f] penstock_hex
     if (!spec.calls.otherwise.empty()) {
       calls = xgrammar::Grammar::Union({calls, SchemaGrammar(spec.calls.otherwise, spec.field)});
     }
-    return Calls().CompileGrammar(calls);
+    return Calls(tags).CompileGrammar(calls);
+  }
+
+  static xgrammar::Grammar Literal(const std::string& text) {
+    return xgrammar::Grammar::FromEBNF("root ::= " + Quoted(text) + "\n");
+  }
+
+  // What stands around names and arguments. Loose: with any whitespace where it has some, or where
+  // JSON may have some.
+  static xgrammar::Grammar Around(const CallSpec& calls, const std::string& text) {
+    if (!calls.loose) return Literal(text);
+    constexpr std::string_view kSpace = " \n";
+    std::string rules, literal;
+    bool spaced = false;  // the last part is whitespace
+    const auto end_literal = [&] {
+      if (!literal.empty()) rules += Quoted(std::exchange(literal, {})) + " ";
+    };
+    const auto space = [&] {
+      end_literal();
+      if (!std::exchange(spaced, true)) rules += "[ \\t\\n]{0,16} ";
+    };
+    for (const char c : text) {
+      if (kSpace.find(c) != std::string_view::npos) {
+        space();
+        continue;
+      }
+      if (c == '}') space();
+      literal += c;
+      spaced = false;
+      if (c == '{' || c == ':' || c == ',') space();
+    }
+    end_literal();
+    return xgrammar::Grammar::FromEBNF("root ::= " + (rules.empty() ? Quoted("") : rules) + "\n");
+  }
+
+  // The arguments of a call in tags, each parameter in its place; those that are not required may
+  // be left out.
+  static xgrammar::Grammar TagGrammar(const std::string& schema, const std::string& field) {
+    auto read = ReadCallParameters(schema, field);
+    if (!read.ok()) throw std::runtime_error(read.status().message());
+    if (read->others) {
+      return xgrammar::Grammar::FromEBNF(
+          fmt::format("root ::= (\"<parameter=\" [^<>\\r\\n]{{1,64}} \">\\n\" {} "
+                      "\"\\n</parameter>\\n\")*\n{}",
+                      kTagTextRule, TagTextRules()));
+    }
+    std::vector<xgrammar::Grammar> parts = {Literal("")};
+    for (const CallParameter& parameter : read->parameters) {
+      std::vector<xgrammar::Grammar> values;
+      for (const std::string& text : parameter.texts) {
+        values.push_back(xgrammar::Grammar::FromEBNF("root ::= " + text + "\n" + TagTextRules()));
+      }
+      for (const std::string& each : parameter.schemas) {
+        values.push_back(SchemaGrammar(each, field, RegexText::kJsonInTag));
+      }
+      xgrammar::Grammar one = xgrammar::Grammar::Concat(
+          {Literal("<parameter=" + parameter.key + ">\n"), xgrammar::Grammar::Union(values),
+           Literal("\n</parameter>\n")});
+      parts.push_back(parameter.required ? one : xgrammar::Grammar::Union({one, Literal("")}));
+    }
+    return xgrammar::Grammar::Concat(parts);
   }
 
   // The rules with another name for `root`, which may stand in texts and classes as well.
@@ -289,14 +376,17 @@ penstock_pair ::= [Dd] [89ABab] penstock_hex{2} "\\u" [Dd] [C-Fc-f] penstock_hex
     return out;
   }
 
-  // The compiler that knows the markers of calls; seldom needed, and large.
-  xgrammar::GrammarCompiler& Calls() {
-    if (!calls_) {
-      std::vector<std::string> tokens = WithoutControls(vocabulary_->tokens);
+  // The compiler that knows the markers of calls; seldom needed, and large. Text between tags may
+  // have control characters. A model writes calls in one form.
+  xgrammar::GrammarCompiler& Calls(bool tags) {
+    std::optional<xgrammar::GrammarCompiler>& compiler = tags ? tags_ : calls_;
+    if (!compiler) {
+      std::vector<std::string> tokens =
+          tags ? vocabulary_->tokens : WithoutControls(vocabulary_->tokens);
       for (const auto& [id, text] : vocabulary_->markers) tokens[static_cast<size_t>(id)] = text;
-      calls_.emplace(Tokens(tokens, vocabulary_->ends), 1, /*cache_enabled=*/false);
+      compiler.emplace(Tokens(tokens, vocabulary_->ends), 1, /*cache_enabled=*/false);
     }
-    return *calls_;
+    return *compiler;
   }
 
   const std::shared_ptr<const GrammarVocabulary> vocabulary_;
@@ -305,7 +395,7 @@ penstock_pair ::= [Dd] [89ABab] penstock_hex{2} "\\u" [Dd] [C-Fc-f] penstock_hex
   // JSON needs no control characters but line breaks, and some rules of the library would let them
   // into its texts.
   xgrammar::GrammarCompiler json_;
-  std::optional<xgrammar::GrammarCompiler> calls_;
+  std::optional<xgrammar::GrammarCompiler> calls_, tags_;
 };
 
 }  // namespace

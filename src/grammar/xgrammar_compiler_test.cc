@@ -171,11 +171,11 @@ TEST_F(CompilerTest, CallsOfSeveralFunctions) {
   spec.kind = GrammarKind::kCalls;
   spec.field = "tools";
   spec.calls.ways = {
-      {R"({"name": "f", "arguments": )",
-       R"({"type":"object","properties":{"root":{"enum":["root","]"]}},"required":["root"]})"},
-      {R"({"name": "g", "arguments": )", ""},
-      {R"({"name": "h", "arguments": )",
-       R"({"type":"object","properties":{"s":{"type":"string","maxLength":2}}})"}};
+      {"f", R"({"type":"object","properties":{"root":{"enum":["root","]"]}},"required":["root"]})"},
+      {"g", ""},
+      {"h", R"({"type":"object","properties":{"s":{"type":"string","maxLength":2}}})"}};
+  spec.calls.before_name = R"({"name": ")";
+  spec.calls.before_arguments = R"(", "arguments": )";
   spec.calls.begin = "[";
   spec.calls.end = "]";
   spec.calls.after = "}";
@@ -198,13 +198,37 @@ TEST_F(CompilerTest, CallsOfSeveralFunctions) {
   }
 }
 
+TEST_F(CompilerTest, LooseCallsMayHaveWhitespace) {
+  GrammarSpec spec;
+  spec.kind = GrammarKind::kCalls;
+  spec.field = "tools";
+  spec.calls.ways = {{"f g", R"({"type":"object","properties":{"a":{"type":"integer"}}})"}};
+  spec.calls.before_name = "<call>\n{\"name\": \"";
+  spec.calls.before_arguments = R"(", "arguments": )";
+  spec.calls.after = "}\n</call>";
+  const std::string strict = spec.Key();
+  spec.calls.loose = true;
+  EXPECT_NE(spec.Key(), strict);
+  const auto made = compiler_->Compile(spec);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  for (const char* text : {"<call>\n{\"name\": \"f g\", \"arguments\": {\"a\": 1}}\n</call>",
+                           "<call>{\"name\":\"f g\",\"arguments\":{}}</call>",
+                           "<call>  { \"name\":\n\"f g\", \n\"arguments\":  {} } \n </call>"}) {
+    EXPECT_TRUE(grammar::Takes(**made, text)) << text;
+  }
+  EXPECT_FALSE(grammar::Takes(**made, "<call>{\"name\":\"f  g\",\"arguments\":{}}</call>"));
+  EXPECT_FALSE(grammar::Takes(**made, "<call>{\"name\":\"f g\",\"arguments\":{\"b\":1}}</call>"));
+}
+
 TEST_F(CompilerTest, CallsOrAnAnswerOfASchema) {
   GrammarSpec spec;
   spec.kind = GrammarKind::kCalls;
   spec.field = "tools";
   // Rules of the same names on both sides.
   const std::string schema = R"({"type":"object","properties":{"a":{"type":)";
-  spec.calls.ways = {{R"(<call>{"arguments": )", schema + R"("integer"}},"required":["a"]})"}};
+  spec.calls.before_name = R"(<call>{")";
+  spec.calls.before_arguments = R"(": )";
+  spec.calls.ways = {{"arguments", schema + R"("integer"}},"required":["a"]})"}};
   spec.calls.after = "}</call>";
   spec.calls.otherwise = schema + R"("string"}},"required":["a"]})";
   ASSERT_TRUE(CheckSpec(spec).ok());

@@ -18,7 +18,7 @@ uint64_t Next(uint64_t* state) {
 std::string CallId(ToolForm form, uint64_t seed, int index) {
   constexpr std::string_view kLetters =
       "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  const bool mistral = form == ToolForm::kMistral;
+  const bool mistral = IsMistral(form);
   std::string id = mistral ? "" : "call_";
   uint64_t state = seed;
   // The index enters between two steps, so that neighbouring seeds share no ids.

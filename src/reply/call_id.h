@@ -8,7 +8,7 @@
 
 namespace penstock::reply {
 
-// "call_" and 24 letters and digits; of kMistral 9 letters and digits, which its templates demand.
+// "call_" and 24 letters and digits; of the two of Mistral 9 letters and digits, which its templates demand.
 // The same for the same seed and index; equal ones of different seeds are as rare as chance has it.
 std::string CallId(ToolForm form, uint64_t seed, int index);
 

@@ -12,18 +12,36 @@ std::optional<CallMarkup> CallMarkupOf(const ReplyFormat& format) {
       markup.before_name = "<tool_call>\n" + markup.before_name;
       markup.after = "}\n</tool_call>";
       markup.separator = "\n";
+      markup.triggers = {"<tool_call>"};
       return markup;
     case ToolForm::kLlama:
       markup.before_arguments = "\", \"parameters\": ";
       markup.separator = "; ";
+      markup.triggers = {"<|python_tag|>"};
+      markup.line_triggers = {"{\"name\""};
       return markup;
     case ToolForm::kMistral:
       markup.begin = "[TOOL_CALLS][";
       markup.separator = ", ";
       markup.end = "]";
+      markup.triggers = {"[TOOL_CALLS]"};
+      return markup;
+    case ToolForm::kMistralNames:
+      markup.before_name = "[TOOL_CALLS]";
+      markup.before_arguments = "[ARGS]";
+      markup.after = "";
+      markup.names_are_bare = true;
+      markup.triggers = {"[TOOL_CALLS]"};
+      return markup;
+    case ToolForm::kQwenCoder:
+      markup.before_name = "<tool_call>\n<function=";
+      markup.before_arguments = ">\n";
+      markup.after = "</function>\n</tool_call>";
+      markup.separator = "\n";
+      markup.names_are_bare = markup.has_parameters = true;
+      markup.triggers = {"<tool_call>"};
       return markup;
     case ToolForm::kNone:
-    case ToolForm::kQwenCoder:
       break;
   }
   return std::nullopt;

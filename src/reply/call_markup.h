@@ -1,22 +1,28 @@
-// How a model writes calls whose arguments are JSON, for grammars that have it write some.
+// How a model writes calls, for grammars that have it write some.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "reply/reply_format.h"
 
 namespace penstock::reply {
 
 // A reply of calls: begin, calls with `separator` between them, end. A call: before_name, the tool's
-// name in a JSON string, before_arguments, the arguments, after. ReplyParser reads each.
+// name, in the form of JSON strings unless `names_are_bare`, before_arguments, the arguments, after.
+// ReplyParser reads each.
 struct CallMarkup {
   std::string begin, end;
   std::string before_name, before_arguments, after;
   std::string separator;
+  bool names_are_bare = false;
+  bool has_parameters = false;  // the arguments are not JSON, but parameters in tags (kQwenCoder)
+  // What a call in a text begins with, or has before it; `line_triggers` at the begin of a line.
+  std::vector<std::string> triggers, line_triggers;
 };
 
-// nullopt: calls are not recognised, or their arguments are not JSON (kQwenCoder).
+// nullopt: calls are not recognised.
 std::optional<CallMarkup> CallMarkupOf(const ReplyFormat& format);
 
 }  // namespace penstock::reply

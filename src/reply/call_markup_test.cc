@@ -9,7 +9,8 @@ namespace {
 
 // What the markup says is what the parser reads, one call or three.
 TEST(CallMarkup, IsReadAsCalls) {
-  for (const ToolForm form : {ToolForm::kHermes, ToolForm::kLlama, ToolForm::kMistral}) {
+  for (const ToolForm form : {ToolForm::kHermes, ToolForm::kLlama, ToolForm::kMistral,
+                              ToolForm::kMistralNames, ToolForm::kQwenCoder}) {
     ReplyOptions options;
     options.format.tools = form;
     options.tools =
@@ -20,7 +21,10 @@ TEST(CallMarkup, IsReadAsCalls) {
       std::string text = markup->begin;
       for (int i = 0; i < calls; ++i) {
         text += (i > 0 ? markup->separator : "") + markup->before_name + (i == 1 ? "say" : "add") +
-                markup->before_arguments + R"({"a": [1, "}"]})" + markup->after;
+                markup->before_arguments +
+                (markup->has_parameters ? "<parameter=a>\n[1, \"}\"]\n</parameter>\n"
+                                        : R"({"a": [1, "}"]})") +
+                markup->after;
       }
       text += markup->end;
       ReplyParser parser(options);
@@ -35,12 +39,7 @@ TEST(CallMarkup, IsReadAsCalls) {
   }
 }
 
-TEST(CallMarkup, FormsWithoutJsonHaveNone) {
-  ReplyFormat format;
-  EXPECT_FALSE(CallMarkupOf(format));
-  format.tools = ToolForm::kQwenCoder;
-  EXPECT_FALSE(CallMarkupOf(format));
-}
+TEST(CallMarkup, ModelsWithoutCallsHaveNone) { EXPECT_FALSE(CallMarkupOf(ReplyFormat())); }
 
 }  // namespace
 }  // namespace penstock::reply

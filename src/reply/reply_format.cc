@@ -21,7 +21,9 @@ ToolForm FormOf(std::string_view text) {
       !Has(text, "<tool_sep>")) {
     return ToolForm::kHermes;
   }
-  if (Has(text, "[TOOL_CALLS]")) return ToolForm::kMistral;
+  if (Has(text, "[TOOL_CALLS]")) {
+    return Has(text, "[ARGS]") ? ToolForm::kMistralNames : ToolForm::kMistral;
+  }
   if (Has(text, "<|python_tag|>")) return ToolForm::kLlama;
   if (Has(text, "<|start_header_id|>") && HasKey(text, "parameters")) return ToolForm::kLlama;
   return ToolForm::kNone;
@@ -71,6 +73,7 @@ std::vector<std::string> MarkerTokens(const ReplyFormat& format) {
       tokens.push_back("<|python_tag|>");
       break;
     case ToolForm::kMistral:
+    case ToolForm::kMistralNames:
       tokens.insert(tokens.end(), {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"});
       break;
   }

@@ -16,9 +16,14 @@ enum class ToolForm {
   kNone,       // calls are not recognised: all is text
   kHermes,     // <tool_call>{"name": "f", "arguments": {..}}</tool_call>: Hermes 2 Pro, Qwen 2.5, 3
   kLlama,      // {"name": "f", "parameters": {..}}, after <|python_tag|> or alone: Llama 3.1 to 3.3
-  kMistral,    // [TOOL_CALLS][{"name": "f", "arguments": {..}}] or [TOOL_CALLS]f[ARGS]{..}
+  kMistral,    // [TOOL_CALLS][{"name": "f", "arguments": {..}}]
   kQwenCoder,  // <tool_call><function=f><parameter=key>value</parameter></function></tool_call>
+  kMistralNames,  // [TOOL_CALLS]f[ARGS]{..}; each of Mistral's two is understood for both
 };
+
+constexpr bool IsMistral(ToolForm form) {
+  return form == ToolForm::kMistral || form == ToolForm::kMistralNames;
+}
 
 struct ReplyFormat {
   std::string think_begin, think_end;  // both empty: the model does not think
@@ -32,7 +37,7 @@ struct ReplyFormat {
 // Tools, the first that holds:
 //   "<function=" and "<parameter="                                              kQwenCoder
 //   "<tool_call>" and the key "arguments", not "<arg_key>" nor "<tool_sep>"     kHermes
-//   "[TOOL_CALLS]"                                                              kMistral
+//   "[TOOL_CALLS]", and "[ARGS]" or not                           kMistralNames or kMistral
 //   "<|python_tag|>", or "<|start_header_id|>" and the key "parameters"         kLlama
 // The two that are excluded from kHermes mark the arguments of GLM and Hunyuan, which are no JSON.
 ReplyFormat DetectReplyFormat(std::string_view chat_template);

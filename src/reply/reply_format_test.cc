@@ -32,6 +32,7 @@ TEST(ReplyFormat, ByMarkers) {
   EXPECT_EQ(DetectReplyFormat("<tool_call><function=f><parameter=a>").tools, ToolForm::kQwenCoder);
   EXPECT_EQ(DetectReplyFormat("<function=f>{} \"arguments\"").tools, ToolForm::kNone);
   EXPECT_EQ(DetectReplyFormat("[TOOL_CALLS]").tools, ToolForm::kMistral);
+  EXPECT_EQ(DetectReplyFormat("[TOOL_CALLS] [ARGS]").tools, ToolForm::kMistralNames);
   EXPECT_EQ(DetectReplyFormat("<|python_tag|>").tools, ToolForm::kLlama);
   EXPECT_EQ(DetectReplyFormat("\"parameters\"").tools, ToolForm::kNone);
 }
@@ -52,11 +53,12 @@ TEST(ReplyFormat, Markers) {
   EXPECT_EQ(MarkerTokens(DetectReplyFormat("<think></think><|python_tag|>")).size(), 3u);
 }
 
-constexpr std::array<std::pair<ToolForm, const char*>, 5> kToolForms = {{
+constexpr std::array<std::pair<ToolForm, const char*>, 6> kToolForms = {{
     {ToolForm::kNone, "none"},
     {ToolForm::kHermes, "hermes"},
     {ToolForm::kLlama, "llama"},
     {ToolForm::kMistral, "mistral"},
+    {ToolForm::kMistralNames, "mistral with names"},
     {ToolForm::kQwenCoder, "qwen_coder"},
 }};
 

@@ -130,7 +130,7 @@ ReplyParser::Match ReplyParser::FindMarker(std::string_view text, Marker* marker
       {CallXml::kFunctionTag, Marker::kFunction, calls && format.tools == ToolForm::kQwenCoder},
       {"<|python_tag|>", Marker::kPython, llama},
       {"{", Marker::kObject, next_object || (llama && (line_begins_ || behind_call_))},
-      {"[TOOL_CALLS]", Marker::kMistral, calls && format.tools == ToolForm::kMistral},
+      {"[TOOL_CALLS]", Marker::kMistral, calls && IsMistral(format.tools)},
       {"]", Marker::kArrayEnd, in_array_},
   };
   Match match = Match::kNone;

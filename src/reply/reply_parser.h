@@ -19,7 +19,7 @@
 //                        two forms is understood for both; kQwenCoder also without <tool_call>
 //   kLlama               behind <|python_tag|>, at the beginning of a line, or behind a call, with
 //                        ';' or whitespace between them
-//   kMistral             an array, one object, or a name and arguments, behind [TOOL_CALLS]
+//   kMistral, ..Names    an array, one object, or a name and arguments, behind [TOOL_CALLS]
 // A call ends with its JSON or </function>; tags, brackets and separators behind it are markup, as
 // is whitespace before it, behind it at the end, and between calls. It stands once its name and its
 // arguments are complete, though the brackets around them be missing or broken. Arguments are told

@@ -112,6 +112,10 @@ inline TestReply Read(const ReplyOptions& options, std::string_view text) {
   for (size_t size : {1, 2, 3, 7}) {
     EXPECT_EQ(Printed(Joined(Deltas(options, text, {size}))), expected) << "cut by " << size;
   }
+  for (size_t cut = 1; cut < text.size(); ++cut) {
+    EXPECT_EQ(Printed(Joined(Deltas(options, text, {cut, text.size()}))), expected)
+        << "cut at " << cut;
+  }
   std::mt19937 random(7);
   for (int round = 0; round < 20; ++round) {
     std::vector<size_t> sizes(text.size() + 1);

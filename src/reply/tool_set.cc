@@ -15,7 +15,8 @@ enum Type : unsigned {
   kString = 64,
 };
 
-constexpr int kSchemaDepthMax = 4;  // of anyOf in anyOf
+constexpr int kSchemasMax =
+    256;  // that are looked at for one parameter: references may go in rounds
 
 unsigned NamedType(std::string_view name) {
   if (name == "null") return kNull;
@@ -24,7 +25,7 @@ unsigned NamedType(std::string_view name) {
   if (name == "boolean") return kBoolean;
   if (name == "object") return kObject;
   if (name == "array") return kArray;
-  return name == "string" ? kString : 0;
+  return name == "string" ? unsigned{kString} : 0;
 }
 
 unsigned TypeOf(JsonElement value) {
@@ -50,13 +51,29 @@ unsigned TypeOf(JsonElement value) {
   return 0;
 }
 
-// The types a schema admits; 0: it does not say.
-unsigned AdmittedTypes(JsonElement value, int depth) {
+// What "#/$defs/name" in `root` is; missing: nothing.
+JsonElement Definition(const JsonObject& root, std::string_view pointer) {
+  JsonElement at;
+  if (!pointer.starts_with("#/")) return at;
+  pointer.remove_prefix(2);
+  const size_t slash = std::min(pointer.find('/'), pointer.size());
+  JsonObject definitions;
+  if (slash == pointer.size() || !root[pointer.substr(0, slash)].Get(&definitions)) return at;
+  return definitions[pointer.substr(slash + 1)];
+}
+
+// The types that `value`, a schema inside of `root`, admits; 0: it does not say. *left: schemas that
+// may be looked at.
+unsigned AdmittedTypes(const JsonObject& root, JsonElement value, int* left) {
   JsonObject schema;
-  if (depth > kSchemaDepthMax || !value.Get(&schema)) return 0;
+  if (--*left < 0 || !value.Get(&schema)) return 0;
   unsigned types = 0;
   std::string_view name;
   JsonArray list;
+  if (schema["$ref"].Get(&name)) return AdmittedTypes(root, Definition(root, name), left);
+  if (schema["allOf"].Get(&list) && list.size() == 1) {
+    return AdmittedTypes(root, *list.begin(), left);
+  }
   if (schema["type"].Get(&name)) types |= NamedType(name);
   if (schema["type"].Get(&list)) {
     for (const JsonElement item : list) {
@@ -65,7 +82,7 @@ unsigned AdmittedTypes(JsonElement value, int depth) {
   }
   for (const char* const key : {"anyOf", "oneOf"}) {
     if (!schema[key].Get(&list)) continue;
-    for (const JsonElement item : list) types |= AdmittedTypes(item, depth + 1);
+    for (const JsonElement item : list) types |= AdmittedTypes(root, item, left);
   }
   if (types == 0 && schema["enum"].Get(&list)) {
     for (const JsonElement item : list) types |= TypeOf(item);
@@ -112,7 +129,8 @@ TypedParameters::TypedParameters(const ReplyTool& tool) {
 unsigned TypedParameters::TypesOf(std::string_view key) const {
   JsonObject root, properties;
   if (!schema_ || !schema_->root().Get(&root) || !root["properties"].Get(&properties)) return 0;
-  return AdmittedTypes(properties[key], 0);
+  int left = kSchemasMax;
+  return AdmittedTypes(root, properties[key], &left);
 }
 
 bool TypedParameters::IsText(std::string_view key) const { return TypesOf(key) == kString; }

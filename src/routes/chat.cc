@@ -5,6 +5,7 @@
 #include "routes/chat_messages.h"
 #include "routes/fields.h"
 #include "routes/grammar_fields.h"
+#include "routes/legacy_functions.h"
 #include "routes/sampling_fields.h"
 
 namespace penstock::routes {
@@ -20,8 +21,6 @@ constexpr RefusedField kRefused[] = {
     {"logits_processors", ""},
 };
 constexpr RefusedField kChatRefused[] = {
-    {"functions", "use tools"},
-    {"function_call", "use tool_choice"},
     {"audio", "the models here write text"},
     {"prediction", ""},
     {"web_search_options", ""},
@@ -91,6 +90,10 @@ Status ParseTools(const JsonObject& object, const RequestContext* context, api::
                   api::TextRequest* request) {
   PENSTOCK_ASSIGN_OR_RETURN(request->parallel_calls, object.GetBoolOr("parallel_tool_calls", true));
   std::vector<reply::ReplyTool> tools;
+  if (HasFunctions(object)) {
+    PENSTOCK_RETURN_IF_ERROR(ReadFunctions(object, context, chat, &tools, request));
+    return SetTools(std::move(tools), request);
+  }
   PENSTOCK_RETURN_IF_ERROR(ReadTools(object, context, chat, &tools));
   const auto choice = object.Find("tool_choice");
   if (choice) {
@@ -168,6 +171,7 @@ Expected<TextCall> ParseChatCall(std::string_view body, const RequestContext* co
   api::ChatPrompt chat;
   PENSTOCK_RETURN_IF_ERROR(ReadMessages(object, context, &chat));
   PENSTOCK_RETURN_IF_ERROR(ParseTools(object, context, &chat, &request));
+  call.has_functions = HasFunctions(object);
   PENSTOCK_RETURN_IF_ERROR(ReadTemplateOptions(object, context, &chat));
   request.prompts.push_back(PromptOf("messages", std::move(chat)));
   return call;

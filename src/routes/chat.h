@@ -27,6 +27,7 @@ struct TextCall {
   api::TextRequest request;
   bool stream = false;
   bool include_usage = false;  // a streamed answer ends with the usage
+  bool has_functions = false;  // calls are told in their old form (legacy_functions.h)
   frontend::FieldNames names;  // native to wire, for errors of the service
   IgnoredFields ignored;       // that the answer's header names
 };

@@ -7,6 +7,7 @@
 #include "common/held_memory.h"
 #include "routes/chat.h"
 #include "routes/fields.h"
+#include "routes/legacy_functions.h"
 
 namespace penstock::routes {
 namespace {
@@ -147,17 +148,15 @@ void ReadReasoning(chat::JsonValue* message) {
   }
 }
 
+// `functions`: calls in the old form so far.
 Status ReadMessage(const chat::JsonValue::Limits& limits, chat::JsonValue* message,
-                   const std::string& path) {
+                   const std::string& path, int* functions) {
   if (message->object() == nullptr) return Wrong(path, "must be an object");
   const chat::JsonValue* const role = message->Find("role");
   if (role == nullptr || role->string() == nullptr) {
     return Wrong(path + ".role", "must be a string");
   }
-  const chat::JsonValue* const function = message->Find("function_call");
-  if (function != nullptr && !function->is_null()) {
-    return Wrong(path + ".function_call", "is not supported: use tool_calls");
-  }
+  PENSTOCK_RETURN_IF_ERROR(ReadFunctionMessage(path, functions, message));
   PENSTOCK_RETURN_IF_ERROR(ReadContent(message, path));
   PENSTOCK_RETURN_IF_ERROR(ReadCalls(limits, message, path));
   ReadReasoning(message);
@@ -174,6 +173,14 @@ Status CheckToolName(const chat::JsonValue* name, const std::string& path) {
   return Wrong(path, "must be a string of 1 to " + std::to_string(api::kNameBytesMax) + " bytes");
 }
 
+Expected<reply::ReplyTool> ReadFunction(const chat::JsonValue* function, const std::string& path) {
+  const chat::JsonValue* const name = function == nullptr ? nullptr : function->Find("name");
+  PENSTOCK_RETURN_IF_ERROR(CheckToolName(name, path + ".name"));
+  const chat::JsonValue* const parameters = function->Find("parameters");
+  const bool told = parameters != nullptr && parameters->object() != nullptr;
+  return reply::ReplyTool{*name->string(), told ? parameters->Print() : ""};
+}
+
 namespace {
 
 Expected<reply::ReplyTool> ReadTool(const chat::JsonValue& tool, const std::string& path) {
@@ -181,12 +188,7 @@ Expected<reply::ReplyTool> ReadTool(const chat::JsonValue& tool, const std::stri
   if (type == nullptr || type->string() == nullptr || *type->string() != "function") {
     return Wrong(path + ".type", "must be \"function\"");
   }
-  const chat::JsonValue* const function = tool.Find("function");
-  const chat::JsonValue* const name = function == nullptr ? nullptr : function->Find("name");
-  PENSTOCK_RETURN_IF_ERROR(CheckToolName(name, path + ".function.name"));
-  const chat::JsonValue* const parameters = function->Find("parameters");
-  const bool told = parameters != nullptr && parameters->object() != nullptr;
-  return reply::ReplyTool{*name->string(), told ? parameters->Print() : ""};
+  return ReadFunction(tool.Find("function"), path + ".function");
 }
 
 chat::JsonValue::Limits LimitsOf(const char* field, const RequestContext* context,
@@ -234,8 +236,9 @@ Status ReadMessages(const JsonObject& object, const RequestContext* context,
                             chat::JsonValue::Copy(*object.Find("messages"), limits));
   chat::JsonValue::Array& all = *messages.array();
   if (all.empty()) return Wrong("messages", "is empty");
+  int functions = 0;
   for (size_t i = 0; i < all.size(); ++i) {
-    PENSTOCK_RETURN_IF_ERROR(ReadMessage(limits, &all[i], Indexed("messages", i)));
+    PENSTOCK_RETURN_IF_ERROR(ReadMessage(limits, &all[i], Indexed("messages", i), &functions));
   }
   chat->messages = std::move(messages);
   return Status::Ok();

@@ -50,6 +50,9 @@ Expected<std::string> TextOfBlock(const chat::JsonValue& block, const std::strin
 // string of 1 to kNameBytesMax bytes.
 Status CheckToolName(const chat::JsonValue* name, const std::string& path);
 
+// A function that the model may call; null where `path` has none. Errors as CheckToolName.
+Expected<reply::ReplyTool> ReadFunction(const chat::JsonValue* function, const std::string& path);
+
 // The field "tools": functions. `tools` may be null. Absent, null or empty: chat->tools stays null.
 Status ReadTools(const JsonObject& object, const RequestContext* context, api::ChatPrompt* chat,
                  std::vector<reply::ReplyTool>* tools);

@@ -14,10 +14,10 @@ using Kind = reply::ReplyDelta::Kind;
 
 constexpr const char* kFingerprint = "penstock-" PENSTOCK_VERSION;
 
-const char* ReasonName(generate::FinishReason reason, int calls) {
+const char* ReasonName(generate::FinishReason reason, int calls, const char* called) {
   if (reason == generate::FinishReason::kLength || reason == generate::FinishReason::kContext)
     return "length";
-  return calls > 0 ? "tool_calls" : "stop";
+  return calls > 0 ? called : "stop";
 }
 
 void WriteUsage(const api::GenerateUsage& usage, JsonWriter* json) {
@@ -109,7 +109,8 @@ class OpenAiPrinter : public TextPrinter {
 
 class ChatPrinter final : public OpenAiPrinter {
  public:
-  using OpenAiPrinter::OpenAiPrinter;
+  ChatPrinter(const TextCall& call, std::string_view id, int64_t created_unix_s)
+      : OpenAiPrinter(call, "chatcmpl-", id, created_unix_s), has_functions_(call.has_functions) {}
 
   std::string Whole(const GeneratedAnswer& answer) override {
     std::string out;
@@ -122,7 +123,7 @@ class ChatPrinter final : public OpenAiPrinter {
       WriteMessage(choice, &json);
       json.Key("logprobs");
       WriteLogprobs(logprobs_ ? &choice.tokens : nullptr, &json);
-      json.Field("finish_reason", ReasonName(choice.reason, static_cast<int>(choice.calls.size())));
+      json.Field("finish_reason", Reason(choice.reason, static_cast<int>(choice.calls.size())));
       json.EndObject();
     }
     json.EndArray();
@@ -139,7 +140,7 @@ class ChatPrinter final : public OpenAiPrinter {
   void End(const api::ChoiceEnd& end, std::string* out) override {
     Open(end.choice, out);
     Deltas(end.choice, end.deltas, nullptr, out);
-    PrintChoice(end.choice, ReasonName(end.reason, end.calls), out, [](JsonWriter* json) {
+    PrintChoice(end.choice, Reason(end.reason, end.calls), out, [](JsonWriter* json) {
       json->Key("delta").BeginObject().EndObject().Key("logprobs").Null();
     });
   }
@@ -148,7 +149,11 @@ class ChatPrinter final : public OpenAiPrinter {
   const char* chunk_object() const override { return "chat.completion.chunk"; }
 
  private:
-  static void WriteMessage(const GeneratedChoice& choice, JsonWriter* json) {
+  const char* Reason(generate::FinishReason reason, int calls) const {
+    return ReasonName(reason, calls, has_functions_ ? "function_call" : "tool_calls");
+  }
+
+  void WriteMessage(const GeneratedChoice& choice, JsonWriter* json) const {
     json->BeginObject().Field("role", "assistant").Key("content");
     if (choice.content.empty() && !choice.calls.empty()) {
       json->Null();
@@ -157,7 +162,10 @@ class ChatPrinter final : public OpenAiPrinter {
     }
     json->Key("refusal").Null();
     if (!choice.reasoning.empty()) WriteReasoning(choice.reasoning, json);
-    if (!choice.calls.empty()) {
+    if (!choice.calls.empty() && has_functions_) {
+      json->Key("function_call").BeginObject().Field("name", choice.calls[0].name);
+      json->Field("arguments", choice.calls[0].arguments).EndObject();
+    } else if (!choice.calls.empty()) {
       json->Key("tool_calls").BeginArray();
       for (const GeneratedChoice::Call& call : choice.calls) {
         json->BeginObject().Field("id", call.id).Field("type", "function").Key("function");
@@ -233,7 +241,13 @@ class ChatPrinter final : public OpenAiPrinter {
     });
   }
 
-  static void WriteCall(const reply::ReplyDelta& delta, std::string_view text, JsonWriter* json) {
+  void WriteCall(const reply::ReplyDelta& delta, std::string_view text, JsonWriter* json) const {
+    if (has_functions_) {
+      json->Key("function_call").BeginObject();
+      if (delta.kind == Kind::kCallBegin) json->Field("name", delta.name);
+      json->Field("arguments", text).EndObject();
+      return;
+    }
     json->Key("tool_calls").BeginArray().BeginObject().Field("index", delta.call);
     if (delta.kind == Kind::kCallBegin) {
       json->Field("id", delta.id).Field("type", "function").Key("function").BeginObject();
@@ -244,6 +258,7 @@ class ChatPrinter final : public OpenAiPrinter {
     json->EndObject().EndObject().EndArray();
   }
 
+  const bool has_functions_;  // a call is told in its old form
   std::vector<bool> opened_;  // by choice
 };
 
@@ -270,7 +285,7 @@ class CompletionPrinter final : public OpenAiPrinter {
       }
       size_t offset = 0;
       WriteCompletionLogprobs(logprobs, &offset, &json);
-      json.Field("finish_reason", ReasonName(choice.reason, 0)).EndObject();
+      json.Field("finish_reason", ReasonName(choice.reason, 0, "")).EndObject();
     }
     json.EndArray();
     WriteUsage(answer.usage, &json);
@@ -301,7 +316,7 @@ class CompletionPrinter final : public OpenAiPrinter {
   void End(const api::ChoiceEnd& end, std::string* out) override {
     std::string text;
     for (const reply::ReplyDelta& delta : end.deltas) text += delta.text;
-    PrintChoice(end.choice, ReasonName(end.reason, 0), out,
+    PrintChoice(end.choice, ReasonName(end.reason, 0, ""), out,
                 [&](JsonWriter* json) { json->Field("text", text).Key("logprobs").Null(); });
   }
 
@@ -334,7 +349,7 @@ class CompletionPrinter final : public OpenAiPrinter {
 
 std::unique_ptr<TextPrinter> NewChatPrinter(const TextCall& call, std::string_view id,
                                             int64_t created_unix_s) {
-  return std::make_unique<ChatPrinter>(call, "chatcmpl-", id, created_unix_s);
+  return std::make_unique<ChatPrinter>(call, id, created_unix_s);
 }
 
 std::unique_ptr<TextPrinter> NewCompletionPrinter(const TextCall& call, std::string_view id,

@@ -135,7 +135,7 @@ TEST(ParseChat, RefusesByName) {
            {R"("tool_choice":"required")", "tool_choice"},
            {R"("tool_choice":{"type":"function"})", "tool_choice.function"},
            {R"("tool_choice":"some")", "tool_choice"},
-           {R"("functions":[{}])", "functions"},
+           {R"("functions":[{}])", "functions[0].name"},
            {R"("function_call":"auto")", "function_call"},
            {R"("audio":{"voice":"x"})", "audio"},
            {R"("modalities":["audio"])", "modalities"},
@@ -200,7 +200,8 @@ TEST(ParseChat, RefusesMessages) {
            {R"({"messages":[{"role":"assistant","tool_calls":5}]})", "messages[0].tool_calls"},
            {R"({"messages":[{"role":"assistant","tool_calls":[{}]}]})",
             "messages[0].tool_calls[0].function"},
-           {R"({"messages":[{"role":"user","function_call":{}}]})", "messages[0].function_call"},
+           {R"({"messages":[{"role":"assistant","function_call":{}}]})",
+            "messages[0].function_call.name"},
        }) {
     const auto call = ParseChatCall(each.fields);
     ASSERT_FALSE(call.ok()) << each.fields;

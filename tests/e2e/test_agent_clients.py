@@ -1,5 +1,5 @@
-"""Clients of agents and of structured output, unchanged: instructor, pydantic-ai, LangChain, LiteLLM and outlines, over
-chat completions, Responses and Messages.
+"""Clients of agents and of structured output, unchanged: instructor, pydantic-ai, LangChain, LiteLLM, outlines and
+guidance, over chat completions, Responses and Messages.
 
 Where a model must write JSON it has random weights, so all that holds is what the server holds it to. Where it must
 call, it is scripted (scripted_model.py).
@@ -17,14 +17,18 @@ import pytest
 # Else it asks the network for the prices of models.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 MISSING = "NO CLIENTS OF AGENTS HERE: tests/e2e/requirements-clients.txt"
+guidance = pytest.importorskip("guidance", reason=MISSING)
 instructor = pytest.importorskip("instructor", reason=MISSING)
 langchain_anthropic = pytest.importorskip("langchain_anthropic", reason=MISSING)
 langchain_openai = pytest.importorskip("langchain_openai", reason=MISSING)
 litellm = pytest.importorskip("litellm", reason=MISSING)
 outlines = pytest.importorskip("outlines", reason=MISSING)
 pydantic_ai = pytest.importorskip("pydantic_ai", reason=MISSING)
+import anthropic
 import openai
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from conftest import ROOT
@@ -122,18 +126,40 @@ def test_outlines(client, server):
 # --- Tools ------------------------------------------------------------------------------------
 
 
-@pytest.mark.client("pydantic-ai-slim", "Agent with tools, and streamed: chat completions, Responses")
-@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.client("guidance", "models.OpenAI: text, and JSON of a type")
+def test_guidance(server):
+    model = guidance.models.OpenAI("tiny", base_url=server.url + "/v1", api_key="none", echo=False)
+    with guidance.user():
+        model += "Review it."
+    with guidance.assistant():
+        made = model + guidance.json(name="review", schema=Review, temperature=1.0, max_tokens=300)
+    Review.model_validate_json(made["review"])
+    model = guidance.models.OpenAI("weather", base_url=server.url + "/v1", api_key="none", echo=False)
+    with guidance.user():
+        model += "Hello"
+    with guidance.assistant():
+        model += guidance.gen(name="text", max_tokens=20)
+    assert model["text"] == "Good day."
+
+
+@pytest.mark.client("pydantic-ai-slim", "Agent with tools, and streamed: chat completions, Responses, Messages")
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 def test_pydantic_ai_calls(server, api):
-    provider = OpenAIProvider(base_url=server.url + "/v1", api_key="none")
-    model = {"chat": OpenAIChatModel, "responses": OpenAIResponsesModel}[api]("weather", provider=provider)
-    agent = pydantic_ai.Agent(model, tools=[weather])
-    assert agent.run_sync("Weather?").output == "It rains in Ulm."
+    def new_model():  # its connections belong to one event loop
+        if api == "messages":
+            claude = anthropic.AsyncAnthropic(base_url=server.url, api_key="none", max_retries=0)
+            return AnthropicModel("weather", provider=AnthropicProvider(anthropic_client=claude))
+        provider = OpenAIProvider(base_url=server.url + "/v1", api_key="none")
+        return {"chat": OpenAIChatModel, "responses": OpenAIResponsesModel}[api]("weather", provider=provider)
+
+    async def called():
+        return (await pydantic_ai.Agent(new_model(), tools=[weather]).run("Weather?")).output
 
     async def streamed():
-        async with pydantic_ai.Agent(model).run_stream("Hello") as run:
+        async with pydantic_ai.Agent(new_model()).run_stream("Hello") as run:
             return "".join([part async for part in run.stream_text(delta=True)])
 
+    assert asyncio.run(called()) == "It rains in Ulm."
     assert asyncio.run(streamed()) == "Good day."
 
 

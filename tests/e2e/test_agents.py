@@ -45,6 +45,41 @@ def claude(server):
 # --- Responses --------------------------------------------------------------------------------
 
 
+@pytest.mark.client("openai", "Responses: the tool runner, whole and streamed")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_openais_tool_runner(client, stream):
+    from openai.lib.responses_tool_runner import RegisteredFunction, ResponsesToolRunner
+
+    asked = []
+
+    def weather(arguments):
+        asked.append(arguments)
+        return "rain"
+
+    runner = ResponsesToolRunner(functions=[RegisteredFunction(TOOL, weather)])
+    answer = runner.run(
+        client, {"model": "weather", "input": "Weather?", "temperature": 0, "store": False}, stream=stream
+    )
+    assert asked == [CALL] and answer.output_text == "It rains in Ulm."
+
+
+@pytest.mark.client("anthropic", "Messages: the tool runner")
+def test_anthropics_tool_runner(claude):
+    asked = []
+
+    @anthropic.beta_tool
+    def weather(at: str) -> str:
+        """The weather of a place."""
+        asked.append(at)
+        return "rain"
+
+    runner = claude.beta.messages.tool_runner(
+        model="weather", max_tokens=50, tools=[weather], messages=[{"role": "user", "content": "Weather?"}]
+    )
+    answer = runner.until_done()
+    assert asked == ["Ulm"] and answer.content[-1].text == "It rains in Ulm."
+
+
 @pytest.mark.client("openai", "responses: text, usage, reasoning, tools")
 def test_a_response(client, server):
     answer = client.responses.create(model="weather", input="Hello", temperature=0)
@@ -391,7 +426,7 @@ def test_without_marks_it_is_refused(server):
 
 
 def test_a_broken_call_is_not_told_as_a_call(tmp_path):
-    """Streamed, its begin is told before it breaks off: the answer says that it was cut. Whole, it is text."""
+    """Streamed, its begin is told before it is cut, and the answer says so. Whole, it is text."""
     pieces = ["<tool_call>", '\n{"name": "weath', 'er", "arguments": {"at', '": "Ulm']
     scripts = {"<|asked|>": pieces, "<|told|>": ["x1"], "<|chat|>": ["x2"]}
     special = ("<tool_call>",)
@@ -399,12 +434,14 @@ def test_a_broken_call_is_not_told_as_a_call(tmp_path):
     with serving("--model", f"cut={folder}") as server:
         client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
         claude = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
-        ask = {"model": "cut", "max_tokens": 50, "messages": [{"role": "user", "content": "Weather?"}]}
+        ask = {"model": "cut", "max_tokens": 5, "messages": [{"role": "user", "content": "Weather?"}]}
         with claude.messages.stream(**ask, tools=[ANTHROPIC_TOOL]) as stream:
             assert stream.get_final_message().stop_reason == "max_tokens"
         whole = claude.messages.create(**ask, tools=[ANTHROPIC_TOOL])
-        assert whole.stop_reason == "end_turn" and whole.content[0].type == "text"
-        events = list(client.responses.create(model="cut", input="Weather?", tools=[TOOL], stream=True))
+        assert whole.stop_reason == "max_tokens" and whole.content[0].type == "text"
+        events = list(
+            client.responses.create(model="cut", input="Weather?", tools=[TOOL], stream=True, max_output_tokens=5)
+        )
         assert events[-1].type == "response.incomplete" and events[-1].response.output[0].status == "incomplete"
         chat = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
         chunks = list(client.chat.completions.create(**ask, tools=[chat], stream=True))

@@ -14,6 +14,8 @@ from conftest import ROOT, serving
 TEMPLATE = """{% if tools %}{{ tools | tojson }}<tool_call>{"name": "f", "arguments": {}}</tool_call>{% endif %}\
 {% for message in messages %}{{ message.content }}
 {% endfor %}>"""
+# The same in that of Qwen3-Coder.
+CODER = TEMPLATE.replace('{"name": "f", "arguments": {}}', "<function=f><parameter=a>")
 TOOLS = [
     {
         "type": "function",
@@ -65,9 +67,11 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "tiny"
     shutil.copytree(ROOT / "tests" / "golden" / "decoders" / "llama", folder)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1024}))
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 2048}))
     (folder / "chat_template.jinja").write_text(TEMPLATE)
-    with serving("--model", f"tiny={folder}") as started:
+    coder = shutil.copytree(folder, folder.parent / "coder")
+    (coder / "chat_template.jinja").write_text(CODER)
+    with serving("--model", f"tiny={folder}", "--model", f"coder={coder}") as started:
         answer = started.post("/v1/completions", {"model": "tiny", "prompt": "a", "guided_choice": ["b"]})
         if answer.status_code != 200 and "XGrammar" in answer.text:
             pytest.skip("built without XGrammar: tools/install_xgrammar.py")
@@ -224,6 +228,51 @@ def test_required_calls_hold_to_their_schemas(server, parallel):
     assert len(named) > 1
 
 
+def test_calls_whose_parameters_stand_in_tags(server):
+    tools = [
+        *(tool for tool in TOOLS if tool["function"]["name"] != 'say "hi"'),
+        {
+            "type": "function",
+            "function": {
+                "name": "write",
+                "parameters": {
+                    "type": "object",
+                    "required": ["text", "mode", "lines"],
+                    "properties": {
+                        "text": {"type": "string", "minLength": 1, "maxLength": 20},
+                        "mode": {"$ref": "#/$defs/mode"},
+                        "lines": {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
+                        "note": {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]},
+                    },
+                    "$defs": {"mode": {"type": "string", "enum": ["new", "append <x>"]}},
+                },
+            },
+        },
+    ]
+    schemas = {tool["function"]["name"]: tool["function"].get("parameters", {}) for tool in tools}
+    named = []
+    for seed in range(16):
+        choice = chat(server, model="coder", seed=seed, tools=tools, tool_choice="required")[0]
+        if choice["finish_reason"] == "length":
+            continue
+        for call in choice["message"]["tool_calls"]:
+            named.append(call["function"]["name"])
+            jsonschema.validate(json.loads(call["function"]["arguments"]), schemas[named[-1]])
+        assert not choice["message"]["content"], choice
+    assert len(set(named)) > 1
+    refused = {"type": "object", "properties": {"a": {"enum": ["</parameter>"]}}}
+    answer = server.post(
+        "/v1/chat/completions",
+        {
+            "model": "coder",
+            "messages": ASK,
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": refused}}],
+            "tool_choice": "required",
+        },
+    )
+    assert answer.status_code == 400 and "'a' has a value" in answer.text
+
+
 def test_beside_tools_the_answer_is_calls_or_holds_to_its_schema(server):
     called = answered = 0
     for seed in range(12):
@@ -250,6 +299,10 @@ def test_a_named_function_is_called(server):
         choice = chat(server, seed=1, tools=TOOLS, tool_choice={"type": "function", "function": {"name": name}})[0]
         assert [call["function"]["name"] for call in choice["message"]["tool_calls"]] == [name]
         check_calls(choice["message"]["tool_calls"])
+    functions = [tool["function"] for tool in TOOLS]
+    choice = chat(server, seed=1, functions=functions, function_call={"name": "stop"})[0]
+    assert choice["message"]["function_call"] == {"name": "stop", "arguments": "{}"}
+    assert choice["finish_reason"] == "function_call"
 
 
 def test_required_calls_are_streamed_whole(server):

@@ -18,15 +18,17 @@ CALLS = {
                                             "\"arguments\": {\"at\": \"Bonn\"}}</tool_call>"]),
     "llama": ("<|python_tag|>", ["<|python_tag|>", "{\"name\": \"weather\", \"para", "meters\": {\"at\": \"Ul", "m\"}}",
                                  "; {\"name\": \"weather\", \"parameters\": {\"at\": \"Bonn\"}}"]),
-    "mistral": ("[TOOL_CALLS]", ["[TOOL_CALLS]", "[{\"name\": \"weather\", ", "\"arguments\": {\"at\": \"Ulm\"}}, ",
-                                 "{\"name\": \"weather\", \"arguments\": {\"at\"", ": \"Bonn\"}}]"]),
+    "mistral": ("[TOOL_CALLS]", ["[TOOL_CALLS]", "[{\"name\": \"weather\", ", "\"arguments\": {\"at\": \"Ulm\"}}",
+                                 ", {\"name\": \"weather\", \"arguments\": {\"at\"", ": \"Bonn\"}}]"]),
+    "mistral_names": ("[TOOL_CALLS][ARGS]", ["[TOOL_CALLS]", "weath", "er", "[ARGS]", "{\"at\": ", "\"Ulm\"}",
+                                             "[TOOL_CALLS]weather", "[ARGS]{\"at\": \"Bonn\"}"]),
     "qwen_coder": ("<tool_call><function=><parameter=>", ["<tool_call>", "\n<function=weather>\n<para", "meter=at>\nUlm\n",
                                                          "</parameter>\n</function>\n</tool_call>",
                                                          "\n<tool_call>\n<function=weather>\n<parameter=at>\nBonn\n",
-                                                         "</parameter>\n</function>\n</tool_call>\n"]),
+                                                         "</parameter>\n</function>\n</tool", "_call>"]),
 }
 MARKERS = ("<tool_call>", "<|python_tag|>", "[TOOL_CALLS]")
-# Arguments that are not JSON, and a call of a tool that the request does not define.
+# Would be arguments that are not JSON, and a call of a tool that the request does not define.
 NO_CALLS = {"broken": ["<tool_call>", "{\"name\": \"weather\", \"argu", "ments\": {\"at\": noth", "ing}}</tool_call>"],
             "unknown": ["<tool_call>", "{\"name\": \"wea", "pons\", \"arguments\": {}}", "</tool_call>"]}
 BARE = "{% for message in messages %}{{ message.content }}{% endfor %}<|asked|>"
@@ -121,13 +123,42 @@ def test_one_call_where_several_are_not_wanted(client, form, stream):
 
 
 def test_what_is_no_call_is_text(client):
-    for name, stream in (("broken", False), ("unknown", False), ("unknown", True)):
-        content, _, calls, ended = ask(client, stream, model=name)
-        assert (content, calls, ended) == ("".join(NO_CALLS[name]), [], "stop")
-    # Arguments are told as they come: what is wrong in them, and all behind it, is text.
-    content, _, calls, _ = ask(client, True, model="broken")
-    (_, name, arguments), = calls
-    assert name == "weather" and "".join(NO_CALLS["broken"]).endswith(arguments + content) and content
+    for stream in (False, True):
+        content, _, calls, ended = ask(client, stream, model="broken", max_tokens=2)
+        assert (content, calls, ended) == ("".join(NO_CALLS["broken"][:2]), [], "length")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", NO_CALLS)
+def test_a_call_that_was_begun_is_held(client, name, stream):
+    """The model would call a tool that there is not, or break the arguments off."""
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {
+        "type": "object", "properties": {"at": {"enum": ["Ulm"]}}, "required": ["at"]}}}
+    content, _, calls, ended = ask(client, stream, model=name, tools=[tool])
+    assert [(name, json.loads(arguments)) for _, name, arguments in calls] == [("weather", {"at": "Ulm"})]
+    assert not content and ended == "tool_calls"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_the_old_form_of_tools(client, stream):
+    body = {"model": "weather", "messages": QUESTION, "functions": [WEATHER["function"]], "temperature": 0}
+    if stream:
+        name = arguments = ended = ""
+        for chunk in client.chat.completions.create(stream=True, **body):
+            call = chunk.choices[0].delta.function_call
+            name += (call and call.name) or ""
+            arguments += (call and call.arguments) or ""
+            ended = chunk.choices[0].finish_reason or ended
+    else:
+        choice = client.chat.completions.create(**body).choices[0]
+        call, ended = choice.message.function_call, choice.finish_reason
+        name, arguments = call.name, call.arguments
+        assert not choice.message.tool_calls
+    assert (name, json.loads(arguments), ended) == ("weather", {"at": "Ulm"}, "function_call")
+    told = [*QUESTION, {"role": "assistant", "content": None, "function_call": {"name": name, "arguments": arguments}},
+            {"role": "function", "name": name, "content": "rain"}]
+    answer = client.chat.completions.create(**{**body, "messages": told})
+    assert answer.choices[0].message.content == "It rains in Ulm."
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -127,7 +127,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Input input(data, size);
   const uint8_t how = input.Byte(), limits = input.Byte();
   reply::ReplyOptions options;
-  options.format.tools = static_cast<reply::ToolForm>(how % 5);
+  options.format.tools = static_cast<reply::ToolForm>(how % 5);  // the last is read as kMistral
   if ((how & 8) == 0) {
     options.format.think_begin = (how & 16) == 0 ? "<think>" : "[THINK]";
     options.format.think_end = (how & 16) == 0 ? "</think>" : "[/THINK]";

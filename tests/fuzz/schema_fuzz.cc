@@ -1,6 +1,7 @@
 // What an answer is to hold to: a byte for the kind, the schema, pattern or rules, NUL, and bytes by
-// which a text is drawn from what the grammar allows.
+// which a text is drawn from what the grammar allows. Calls are read back, and must be some.
 #include <algorithm>
+#include <functional>
 #include <regex>
 #include <string>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "common/json.h"
 #include "fuzz_util.h"
 #include "grammar/grammar_compiler.h"
+#include "reply/call_markup.h"
+#include "reply/reply_parser.h"
 
 namespace penstock {
 namespace {
@@ -21,6 +24,20 @@ std::unique_ptr<grammar::GrammarCompiler> NewCompiler() {
   tokens->ends = {kEnd};
   auto made = grammar::MakeGrammarCompiler(std::move(tokens));
   return made.ok() ? *std::move(made) : nullptr;
+}
+
+// A call of the function f whose arguments hold to the spec's text.
+void SetCall(reply::ToolForm form, grammar::GrammarSpec* spec) {
+  reply::ReplyFormat format;
+  format.tools = form;
+  const auto markup = reply::CallMarkupOf(format);
+  spec->calls.ways = {{"f", std::exchange(spec->text, {})}};
+  spec->calls.before_name = markup->before_name;
+  spec->calls.before_arguments = markup->before_arguments;
+  spec->calls.after = markup->after;
+  spec->calls.several = false;
+  spec->calls.loose = true;
+  if (markup->has_parameters) spec->calls.form = grammar::CallForm::kParameters;
 }
 
 // One of the allowed tokens, by `choice`: the end is preferred.
@@ -43,7 +60,27 @@ bool IsJson(const std::string& text) {
          std::regex_search(text, number);
 }
 
-void Draw(const grammar::Grammar& grammar, bool is_json, std::string_view choices) {
+// The one call of a text by its grammar.
+void CheckCall(const std::string& text, const std::string& schema, reply::ToolForm form) {
+  reply::ReplyOptions options;
+  options.format.tools = form;
+  options.tools =
+      std::make_shared<const reply::ToolSet>(std::vector<reply::ReplyTool>{{"f", schema}});
+  options.limits.call.json_depth_max = SIZE_MAX;
+  options.limits.call.name_bytes_max = SIZE_MAX;
+  reply::ReplyParser parser(options);
+  std::vector<reply::ReplyDelta> deltas;
+  parser.Add(text, &deltas);
+  parser.Finish(&deltas);
+  PENSTOCK_CHECK(parser.calls() == 1);
+  for (const reply::ReplyDelta& delta : deltas) {
+    PENSTOCK_CHECK(delta.kind != reply::ReplyDelta::Kind::kContent);
+    if (delta.kind == reply::ReplyDelta::Kind::kCallArguments) PENSTOCK_CHECK(IsJson(delta.text));
+  }
+}
+
+void Draw(const grammar::Grammar& grammar, std::string_view choices,
+          const std::function<void(const std::string&)>& check) {
   const auto constraint = grammar.Begin();
   if (!constraint.ok()) return;
   std::vector<uint32_t> mask(grammar::MaskWords(257));
@@ -54,7 +91,7 @@ void Draw(const grammar::Grammar& grammar, bool is_json, std::string_view choice
     const int32_t id = Pick(mask, static_cast<uint8_t>(choice));
     PENSTOCK_CHECK(id >= 0);
     if (id == kEnd) {
-      PENSTOCK_CHECK(!is_json || IsJson(text));
+      check(text);
       return;
     }
     (void)(*constraint)->Forced();
@@ -74,8 +111,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace penstock;
   static const auto compiler = NewCompiler();
   fuzz::Input input(data, size);
-  const auto kind = static_cast<grammar::GrammarKind>(input.Byte() % 5);
+  const uint8_t how = input.Byte();
+  const auto kind = static_cast<grammar::GrammarKind>(how % 6);
   grammar::GrammarSpec spec{kind, std::string(input.Part()), {}, "field"};
+  const std::string text = spec.text;
+  const auto form = how < 6 ? reply::ToolForm::kQwenCoder : reply::ToolForm::kHermes;
+  if (kind == grammar::GrammarKind::kCalls) SetCall(form, &spec);
   if (kind == grammar::GrammarKind::kChoice) spec.choices = {spec.text, "b"};
   const Status checked = grammar::CheckSpec(spec);
   PENSTOCK_CHECK(checked.ok() || checked.field() == "field");
@@ -83,9 +124,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto made = compiler->Compile(spec);
   PENSTOCK_CHECK(made.ok() || made.code() == StatusCode::kInvalidArgument);
   if (!made.ok()) return 0;
-  const bool is_json =
-      kind == grammar::GrammarKind::kJson || kind == grammar::GrammarKind::kJsonSchema;
-  Draw(**made, is_json, input.Part());
+  Draw(**made, input.Part(), [&](const std::string& drawn) {
+    if (kind == grammar::GrammarKind::kCalls) CheckCall(drawn, text, form);
+    if (kind == grammar::GrammarKind::kJson || kind == grammar::GrammarKind::kJsonSchema) {
+      PENSTOCK_CHECK(IsJson(drawn));
+    }
+  });
   return 0;
 }
 

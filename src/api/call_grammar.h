@@ -1,0 +1,29 @@
+// The grammar of the calls that a conversation's answer may have, or must.
+#pragma once
+
+#include <string>
+
+#include "api/generate_types.h"
+#include "common/status.h"
+#include "grammar/grammar_spec.h"
+#include "reply/reply_format.h"
+
+namespace penstock::api {
+
+enum class CallUse {
+  kRequired,  // the answer is calls
+  kOrAnswer,  // the answer is calls, or holds to the request's own grammar
+  kInText,    // the answer is any text, in which what begins as a call becomes one
+};
+
+// Calls of the request's tools, or of the one that it requires, in the model's own form. `model`: its
+// name, for messages. No way to call (CallSpec::ways): a text cannot be held to calls in this form
+// (kInText alone). A tool whose parameters no grammar has is an error, but for kInText: it is called
+// with any object then.
+// kInvalidArgument, with a field: there are no tools, none of the required name, or the model's form
+// has no grammar.
+Expected<grammar::GrammarSpec> CallGrammar(const TextRequest& request,
+                                           const reply::ReplyFormat& format, CallUse use,
+                                           const std::string& model);
+
+}  // namespace penstock::api
