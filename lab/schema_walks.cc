@@ -23,6 +23,8 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
+constexpr std::string_view kTagEnd = "\n</parameter>\n";
+
 double Percentile(std::vector<double>* values, double share) {
   if (values->empty()) return 0;
   const auto at = static_cast<ptrdiff_t>(share * static_cast<double>(values->size() - 1));
@@ -172,28 +174,37 @@ class Walks {
         options_.calls == reply::ToolForm::kQwenCoder ? RestOfTag(text) : std::string_view();
     allowed_.clear();
     short_.clear();
+    tags_.clear();
     for (size_t id = 0; id < vocabulary_->tokens.size(); ++id) {
       if (!grammar::Allows(mask_, static_cast<int32_t>(id))) continue;
       allowed_.push_back(static_cast<int32_t>(id));
       const std::string& token = vocabulary_->tokens[id];
-      const bool closes = token.empty() || tag.starts_with(token) ||
-                          (token.size() == 1 &&
-                           std::string_view("\"}],:").find(token[0]) != std::string_view::npos);
+      const bool closes =
+          token.empty() || (token.size() == 1 &&
+                            std::string_view("\"}],:").find(token[0]) != std::string_view::npos);
       if (closes) short_.push_back(static_cast<int32_t>(id));
+      if (!token.empty() && tag.starts_with(token)) tags_.push_back(static_cast<int32_t>(id));
+    }
+    // The end of a parameter, once begun, is several tokens in a row.
+    const bool begun = tag.size() < kTagEnd.size();
+    if (!tags_.empty() && std::bernoulli_distribution(begun ? 0.95 : 0.2)(random_)) {
+      return OneOf(tags_);
     }
     const double share = step > options_.tokens / 4 ? 0.9 : 0.35;
     const bool closes = !short_.empty() && std::bernoulli_distribution(share)(random_);
-    const std::vector<int32_t>& from = closes ? short_ : allowed_;
-    return from[std::uniform_int_distribution<size_t>(0, from.size() - 1)(random_)];
+    return OneOf(closes ? short_ : allowed_);
+  }
+
+  int32_t OneOf(const std::vector<int32_t>& ids) {
+    return ids[std::uniform_int_distribution<size_t>(0, ids.size() - 1)(random_)];
   }
 
   // What is left of the end of a parameter that `text` may have begun.
   static std::string_view RestOfTag(std::string_view text) {
-    constexpr std::string_view kEnd = "\n</parameter>\n";
-    for (size_t size = kEnd.size() - 1; size > 0; --size) {
-      if (text.ends_with(kEnd.substr(0, size))) return kEnd.substr(size);
+    for (size_t size = kTagEnd.size() - 1; size > 0; --size) {
+      if (text.ends_with(kTagEnd.substr(0, size))) return kTagEnd.substr(size);
     }
-    return kEnd;
+    return kTagEnd;
   }
 
   static void WriteLine(int line, const char* key, const std::string& text, std::ofstream* to) {
@@ -208,6 +219,7 @@ class Walks {
   std::vector<uint32_t> mask_;
   std::vector<int32_t> allowed_;
   std::vector<int32_t> short_;
+  std::vector<int32_t> tags_;
   std::mt19937_64 random_;
   std::ofstream texts_;
   std::ofstream refusals_;

@@ -9,8 +9,6 @@
 namespace penstock::api {
 namespace {
 
-constexpr const char* kAnyObject = R"({"type":"object","additionalProperties":true})";
-
 Status NoGrammar(const TextRequest& request, CallUse use, const std::string& model) {
   if (use == CallUse::kRequired) {
     return Status::InvalidArgument(
@@ -27,9 +25,10 @@ Status NoGrammar(const TextRequest& request, CallUse use, const std::string& mod
 }
 
 std::string SchemaOf(const reply::ReplyTool& tool, const grammar::GrammarSpec& spec, CallUse use) {
+  if (tool.parameters == "{}") return grammar::kAnyObjectSchema;
   if (use != CallUse::kInText || tool.parameters.empty()) return tool.parameters;
   const bool known = grammar::CheckCallSchema(tool.parameters, spec.calls.form, spec.field).ok();
-  return known ? tool.parameters : kAnyObject;
+  return known ? tool.parameters : grammar::kAnyObjectSchema;
 }
 
 }  // namespace
@@ -45,11 +44,20 @@ Expected<grammar::GrammarSpec> CallGrammar(const TextRequest& request,
     if (use == CallUse::kInText) return spec;
     return NoGrammar(request, use, model);
   }
+  size_t bytes = 0;
+  for (const reply::ReplyTool& tool : request.tools->tools()) bytes += tool.parameters.size();
+  if (bytes > grammar::kSpecBytesMax) {
+    if (use == CallUse::kInText) return spec;
+    return Status::InvalidArgument(
+        fmt::format("'tools' have schemas of {} bytes; at most {} are enforced", bytes,
+                    grammar::kSpecBytesMax),
+        "tools");
+  }
   if (use == CallUse::kOrAnswer) {
     spec.calls.otherwise = request.grammar->kind == grammar::GrammarKind::kJsonSchema
                                ? request.grammar->text
-                               : kAnyObject;
-    spec.field += "', '" + request.grammar->field;
+                               : grammar::kAnyObjectSchema;
+    spec.calls.otherwise_field = request.grammar->field;
   }
   spec.calls.form =
       markup->has_parameters ? grammar::CallForm::kParameters : grammar::CallForm::kJson;
@@ -57,7 +65,7 @@ Expected<grammar::GrammarSpec> CallGrammar(const TextRequest& request,
   spec.calls.before_arguments = markup->before_arguments;
   spec.calls.after = markup->after;
   // A model that calls by itself writes as it likes.
-  spec.calls.loose = use == CallUse::kInText;
+  spec.calls.loose = spec.calls.any_if_faulty = use == CallUse::kInText;
   spec.calls.begin = markup->begin;
   spec.calls.end = markup->end;
   spec.calls.separator = markup->separator;
@@ -67,17 +75,18 @@ Expected<grammar::GrammarSpec> CallGrammar(const TextRequest& request,
   for (const reply::ReplyTool& tool : request.tools->tools()) {
     if (!request.required_tool.empty() && tool.name != request.required_tool) continue;
     std::string name = tool.name;
+    if (!reply::TakesCallName(format, name)) {
+      if (use == CallUse::kInText) continue;
+      return Status::InvalidArgument(
+          fmt::format("a function named '{}' cannot be called in the form in which model '{}' "
+                      "writes calls",
+                      name.substr(0, 80), model),
+          "tools");
+    }
     if (!markup->names_are_bare) {
       name.clear();
       JsonWriter(&name).String(tool.name);
       name = name.substr(1, name.size() - 2);
-    } else if (name.find_first_of("<>[]\r\n") != std::string::npos) {
-      if (use == CallUse::kInText) return grammar::GrammarSpec{.field = "tools"};
-      return Status::InvalidArgument(
-          fmt::format("a function named '{}' cannot be called by model '{}', which marks the ends "
-                      "of names by brackets",
-                      name.substr(0, 80), model),
-          "tools");
     }
     spec.calls.ways.push_back({std::move(name), SchemaOf(tool, spec, use)});
   }
@@ -88,6 +97,17 @@ Expected<grammar::GrammarSpec> CallGrammar(const TextRequest& request,
         "tool_choice");
   }
   return spec;
+}
+
+std::vector<std::string> CallBegins(const grammar::CallSpec& calls) {
+  std::string bare = calls.before_name;
+  std::erase_if(bare, [](char c) { return c == ' ' || c == '\n'; });
+  std::vector<std::string> begins;
+  for (const grammar::CallSpec::Way& way : calls.ways) {
+    begins.push_back(calls.before_name + way.name + '"');
+    begins.push_back(bare + way.name + '"');
+  }
+  return begins;
 }
 
 }  // namespace penstock::api

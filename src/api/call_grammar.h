@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "api/generate_types.h"
 #include "common/status.h"
@@ -25,5 +26,9 @@ enum class CallUse {
 Expected<grammar::GrammarSpec> CallGrammar(const TextRequest& request,
                                            const reply::ReplyFormat& format, CallUse use,
                                            const std::string& model);
+
+// What a call begins with, up to the end of its function's name: as CallGrammar has it, and without
+// whitespace.
+std::vector<std::string> CallBegins(const grammar::CallSpec& calls);
 
 }  // namespace penstock::api

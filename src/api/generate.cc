@@ -126,15 +126,24 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
     }
     auto pending = std::make_shared<generate::PendingGrammar>();
     // What cannot be held to is an error, but for calls inside of a text.
-    const bool required = grammar_.triggers.empty() && grammar_.line_triggers.empty();
+    const bool required = !grammar_.holds_calls();
+    has_grammar_ = !required;
+    // A request that has ended waits for no compiler.
     model_->GetGrammar(
         *std::exchange(request_->grammar, {}),
-        [self = shared_from_this()] { return self->context_.CheckWanted(Clock::now()); },
-        [self = shared_from_this(), pending,
+        [weak = weak_from_this()] {
+          const auto self = weak.lock();
+          return self != nullptr ? self->context_.CheckWanted(Clock::now())
+                                 : Status(StatusCode::kCancelled, "the request has ended");
+        },
+        [weak = weak_from_this(), pending,
          required](Expected<std::shared_ptr<const grammar::Grammar>> made) {
+          const auto self = weak.lock();
+          if (self == nullptr) return;
           if (!made.ok() && required) return self->Fail(std::move(made).status());
-          pending->Set(made.ok() ? *std::move(made) : nullptr);
+          // Before the text can begin.
           self->OnGrammar();
+          pending->Set(made.ok() ? *std::move(made) : nullptr);
         });
     const std::lock_guard lock(mutex_);
     if (pending->ready()) {
@@ -148,8 +157,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   void OnGrammar() {
     {
       const std::lock_guard lock(mutex_);
-      has_grammar_ = true;
-      if (!handed_over_ || left_ == 0) return;
+      if (std::exchange(has_grammar_, true) || !handed_over_ || left_ == 0) return;
       ++left_;
     }
     try {
@@ -232,7 +240,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
   // All guarded by mutex_.
   size_t left_ = 0;  // jobs under way, and the hand-over
   bool handed_over_ = false;
-  bool has_grammar_ = false;  // that was pending
+  bool has_grammar_ = false;  // that was pending, or need not be there for the answer to begin
   Status status_;
   GenerateUsage usage_;
 };
@@ -369,7 +377,7 @@ Status GenerateRun::HoldCalls() {
   if (use == CallUse::kInText) {
     auto markup = reply::CallMarkupOf(format);
     grammar_.triggers = std::move(markup->triggers);
-    grammar_.line_triggers = std::move(markup->line_triggers);
+    if (markup->names_trigger) grammar_.line_triggers = CallBegins(request_->grammar->calls);
   }
   return Status::Ok();
 }

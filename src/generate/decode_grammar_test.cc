@@ -331,6 +331,21 @@ TEST_F(DecodeGrammarTest, CallsInTextsOfTheScheduler) {
   }
 }
 
+TEST_F(DecodeGrammarTest, ThinkingThatBeginsWithSeveralTokensHasNoCall) {
+  GrammarUse use;
+  use.grammar = std::make_shared<PatternGrammar>("cabz");
+  use.triggers = {"ca"};
+  use.think_begin = "tcax";
+  use.think_end = "qz";
+  auto made = TextConstraint::Make(tiny_.model(), use);
+  ASSERT_TRUE(made.ok());
+  EXPECT_EQ(AllowedAlong(&*made, "xtca"), (Alls{".", ".", ".", "b"})) << "not at the begin";
+  use.triggers = {"cab"};
+  made = TextConstraint::Make(tiny_.model(), use);
+  EXPECT_EQ(AllowedAlong(&*made, "tcaxcabqzcab"),
+            (Alls{".", ".", ".", ".", ".", ".", ".", ".", ".", ".", ".", "z"}));
+}
+
 // --- Grammars that come later -----------------------------------------------------------------
 
 TEST_F(DecodeGrammarTest, ThePromptIsComputedBeforeTheGrammarIsThere) {
@@ -414,6 +429,34 @@ TEST_F(DecodeGrammarTest, WithoutAGrammarAfterAllTheTextIsFree) {
   pending->Set(nullptr);
   ASSERT_TRUE(got->Wait().ok());
   EXPECT_EQ(got->got().ids.size(), 12u);
+}
+
+// Calls are worth a second; an answer's form is waited for.
+TEST_F(DecodeGrammarTest, ATextWithCallsGivesALateGrammarUp) {
+  options_.manual = true;
+  auto now = Clock::now();
+  options_.now = [&now] { return now; };
+  Start();
+  std::vector<std::shared_ptr<Recorder>> got;
+  std::shared_ptr<PendingGrammar> last;
+  for (const bool calls : {true, false}) {
+    auto job = Held("hello", 6, 12);
+    job->sampling.ignore_eos = true;
+    job->grammar.grammar = nullptr;
+    job->grammar.pending = last = std::make_shared<PendingGrammar>();
+    if (calls) job->grammar.triggers = {"ca"};
+    got.push_back(Submit(std::move(job)));
+  }
+  RunAll();
+  EXPECT_FALSE(got[0]->ended());
+  now += std::chrono::milliseconds(1500);
+  for (int i = 0; i < 20; ++i) (void)scheduler_->Step();
+  EXPECT_TRUE(got[0]->ended());
+  EXPECT_EQ(got[0]->got().ids.size(), 12u);
+  EXPECT_FALSE(got[1]->ended());
+  last->Set(nullptr);
+  RunAll();
+  EXPECT_TRUE(got[1]->ended());
 }
 
 }  // namespace

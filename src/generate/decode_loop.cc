@@ -229,9 +229,13 @@ bool DecodeScheduler::Impl::TakeTurn() {
 bool DecodeScheduler::Impl::StepOnce() {
   TakeInbox();
   EndDead(Now());
-  GiveGrammars();
+  GiveGrammars(Now());
+  if (OnlyGrammarsAreAwaited()) {
+    awaits_grammars = true;
+    turn.Drop();
+    return false;
+  }
   if (running.empty() && waiting[0].empty() && waiting[1].empty()) {
-    awaits_grammars = !parked.empty();
     turn.Drop();
     ShowCounts();
     return false;

@@ -11,6 +11,8 @@ namespace {
 
 // Jobs that wait are looked at so often, whether anybody wants them still.
 constexpr std::chrono::milliseconds kSweepEvery{20};
+// A text that may have calls waits for their grammar no longer than its prompt takes, and this.
+constexpr std::chrono::seconds kCallGrammarWait{1};
 // All of so many; of more a part, so that a sweep's time does not grow with the line as a step's
 // does not, and each is looked at within a second.
 constexpr size_t kSweptAtOnce = 256;
@@ -109,8 +111,8 @@ bool DecodeScheduler::Impl::TryBegin(Priority priority, bool aged, Clock::time_p
   } else {
     auto made = NewSequence(next);
     if (!made.ok()) {
-      // Those that run give their memory back.
-      if (!running.empty()) return false;
+      // The others give their memory back.
+      if (!running.empty() || !parked.empty()) return false;
       EndJob(job, made.status());
       return true;
     }
@@ -356,7 +358,8 @@ bool DecodeScheduler::Impl::PreemptForClient(const TakenJob& job) {
 bool DecodeScheduler::Impl::ParkOne() {
   const auto newest = std::find_if(running.rbegin(), running.rend(),
                                    [](const auto& sequence) { return sequence->rows_left() == 0; });
-  if (newest == running.rend()) return false;
+  const bool room = parked.size() < static_cast<size_t>(options.sequences_max);
+  if (newest == running.rend() || !room) return false;
   parked.push_back(std::move(*newest));
   running.erase(std::next(newest).base());
   parked.back()->cache.Release();
@@ -366,12 +369,19 @@ bool DecodeScheduler::Impl::ParkOne() {
 }
 
 // To texts that began before theirs was compiled.
-void DecodeScheduler::Impl::GiveGrammars() {
+void DecodeScheduler::Impl::GiveGrammars(Clock::time_point now) {
   TakenJob* failed = nullptr;
   Status status;
-  const auto give = [&](DecodeSequence* sequence) {
+  const auto give = [&](DecodeSequence* sequence, bool is_parked) {
     const GrammarUse& use = sequence->owner->job->grammar;
-    if (!sequence->awaits_grammar || !use.pending->ready()) return false;
+    if (!sequence->awaits_grammar) return false;
+    if (!use.pending->ready()) {
+      // Calls inside of a text are not worth a long wait.
+      const bool gives_up =
+          use.holds_calls() && now - sequence->owner->submitted > kCallGrammarWait;
+      if (gives_up && (is_parked || sequence->rows_left() == 0)) sequence->awaits_grammar = false;
+      return !sequence->awaits_grammar;
+    }
     try {
       GrammarUse whole = use;
       whole.grammar = use.pending->grammar();
@@ -384,11 +394,11 @@ void DecodeScheduler::Impl::GiveGrammars() {
     return status.ok();
   };
   for (const auto& sequence : running) {
-    (void)give(sequence.get());
+    (void)give(sequence.get(), false);
     if (failed != nullptr) break;
   }
   for (size_t i = 0; i < parked.size() && failed == nullptr;) {
-    if (!give(parked[i].get())) {
+    if (!give(parked[i].get(), true)) {
       ++i;
       continue;
     }
@@ -398,6 +408,12 @@ void DecodeScheduler::Impl::GiveGrammars() {
   }
   // The others at the next look.
   if (failed != nullptr) EndJob(failed, status);
+}
+
+bool DecodeScheduler::Impl::OnlyGrammarsAreAwaited() const {
+  if (!waiting[0].empty() || !waiting[1].empty()) return false;
+  if (running.empty()) return !parked.empty();
+  return std::ranges::all_of(running, [](const auto& one) { return one->rows_left() == 0; });
 }
 
 void DecodeScheduler::Impl::Preempt(DecodeSequence* sequence) {

@@ -75,7 +75,8 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   bool PreemptBulk();
   bool PreemptForClient(const TakenJob& job);
   bool ParkOne();
-  void GiveGrammars();
+  void GiveGrammars(Clock::time_point now);
+  bool OnlyGrammarsAreAwaited() const;
   void Preempt(DecodeSequence* sequence);
 
   // --- The step thread: its steps (decode_loop.cc)

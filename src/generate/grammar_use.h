@@ -37,10 +37,11 @@ struct GrammarUse {
   std::string think_begin, think_end;
   bool begins_thinking = false;  // the prompt ends inside of a thinking block
   // Any of them not empty: the text is free, and the grammar is that of calls inside of it. It
-  // holds from where one of these texts comes, which the grammar may begin with, until it ends;
-  // from there on the text is free again. `line_triggers` count at the begin of a line alone, or
-  // behind a call.
+  // holds from where one of these texts comes until it ends; from there on the text is free again.
+  // The grammar may begin with one of `triggers`, or behind it. It begins with one of
+  // `line_triggers`, which count at the begin of a line alone, or behind a call.
   std::vector<std::string> triggers, line_triggers;
+  bool holds_calls() const { return !triggers.empty() || !line_triggers.empty(); }
 };
 
 }  // namespace penstock::generate

@@ -18,8 +18,11 @@ constexpr std::string_view kSpace = " \t\r\n";
 // Tokens of whitespace in a row: more than any indentation takes.
 constexpr int kSpacesMax = 20;
 
-// The bytes of free text that are kept: more than a trigger and what may stand before it.
+// The bytes of free text that are kept before what may be a trigger.
 constexpr size_t kTriggerTail = 64;
+
+// Where more of the vocabulary than this part is allowed, whitespace is a part of a text.
+constexpr size_t kTextPart = 4;
 
 }  // namespace
 
@@ -36,11 +39,15 @@ Expected<TextConstraint> TextConstraint::Make(const TextModel& model, const Gram
   made.use_ = use;
   made.mask_.resize(grammar::MaskWords(VocabularyOf(model)));
   if (!use.think_begin.empty()) made.think_token_ = model.tokenizer->TokenToId(use.think_begin);
+  made.tail_max_ = kTriggerTail;
+  for (const std::string& trigger : use.line_triggers) {
+    made.tail_max_ = std::max(made.tail_max_, kTriggerTail + trigger.size());
+  }
   if (use.begins_thinking && !use.think_end.empty()) {
     made.state_ = State::kThinking;
     return made;
   }
-  if (made.HoldsCalls()) {
+  if (use.holds_calls()) {
     made.BeginFree();
     return made;
   }
@@ -65,16 +72,16 @@ Status TextConstraint::Begin() {
 // What may come after the tokens so far.
 Status TextConstraint::Follow() {
   PENSTOCK_RETURN_IF_ERROR(constraint_->Mask(mask_));
-  BoundSpaces();
   allowed_ = mask_;
   size_t all = 0;
   for (const uint32_t word : mask_) all += static_cast<size_t>(std::popcount(word));
+  if (all < use_.grammar->vocabulary().tokens.size() / kTextPart) BoundSpaces();
   size_t ends = 0;
   for (const int32_t id : use_.grammar->vocabulary().ends)
     ends += grammar::Allows(mask_, id) ? 1 : 0;
   complete_ = all == ends;
   // A call in a text is written in the model's own tokens.
-  may_be_forced_ = !HoldsCalls() && ends == 0 && all <= kForcedTokensMax;
+  may_be_forced_ = !use_.holds_calls() && ends == 0 && all <= kForcedTokensMax;
   return Status::Ok();
 }
 
@@ -100,7 +107,7 @@ Status TextConstraint::Accept(int32_t id, std::string_view piece) {
       break;
   }
   const Status status = AcceptHeld(id);
-  if (!HoldsCalls()) return status;
+  if (!use_.holds_calls()) return status;
   // Behind a call, or where one goes wrong, the text is free.
   if (!status.ok() || complete_) BeginFree();
   return Status::Ok();
@@ -137,7 +144,7 @@ Status TextConstraint::AcceptThinking(std::string_view piece) {
     if (tail_.size() > kept) tail_.erase(0, tail_.size() - kept);
     return Status::Ok();
   }
-  if (HoldsCalls()) {
+  if (use_.holds_calls()) {
     BeginFree();
     return Status::Ok();
   }
@@ -172,51 +179,70 @@ std::string_view TextConstraint::BytesOf(int32_t id) const {
 }
 
 void TextConstraint::AcceptFree(int32_t id) {
-  if (id == think_token_ && !spoke_) {
+  const std::string_view bytes = BytesOf(id);
+  if (!spoke_ && (id == think_token_ || BeginsThinking(bytes))) {
     state_ = State::kThinking;
     tail_.clear();
+    head_.clear();
     return;
   }
-  const std::string_view bytes = BytesOf(id);
-  if (bytes.find_first_not_of(kSpace) != std::string_view::npos) spoke_ = true;
   tail_ += bytes;
   size_t size = 0;
   const size_t at = FindTrigger(&size);
   if (at != std::string::npos) {
     const std::string_view call = std::string_view(tail_).substr(at);
-    if (BeginCall(call, call.substr(size))) return;
-    tail_.erase(0, at + size);
+    if (BeginCall(call, size == 0 ? std::string_view() : call.substr(size))) return;
+    tail_.erase(0, at + std::max<size_t>(size, 1));
   }
-  if (tail_.size() > kTriggerTail) tail_.erase(0, tail_.size() - kTriggerTail);
+  if (tail_.size() > tail_max_) tail_.erase(0, tail_.size() - tail_max_);
+}
+
+// Whether the text so far, with `bytes`, is a marker of thinking of several tokens.
+bool TextConstraint::BeginsThinking(std::string_view bytes) {
+  head_ += bytes;
+  const size_t first = head_.find_first_not_of(kSpace);
+  if (first == std::string::npos) {
+    head_.clear();
+    return false;
+  }
+  const std::string_view text = std::string_view(head_).substr(first);
+  if (!use_.think_begin.empty() && text.starts_with(use_.think_begin)) return true;
+  spoke_ = !use_.think_begin.starts_with(text);
+  if (spoke_) head_.clear();
+  return false;
 }
 
 size_t TextConstraint::FindTrigger(size_t* size) const {
   size_t first = std::string::npos;
-  const auto found = [&](size_t at, const std::string& trigger) {
-    if (at >= first) return;
+  for (const std::string& trigger : use_.triggers) {
+    const size_t at = tail_.find(trigger);
+    if (at >= first) continue;
     first = at;
     *size = trigger.size();
-  };
-  for (const std::string& trigger : use_.triggers) found(tail_.find(trigger), trigger);
-  for (const std::string& trigger : use_.line_triggers) {
-    for (size_t at = 0; (at = tail_.find(trigger, at)) != std::string::npos; ++at) {
-      const size_t before = tail_.find_last_not_of(" \t;", at == 0 ? at : at - 1);
-      if (at == 0 || before == std::string::npos || tail_[before] != '\n') continue;
-      found(at, trigger);
-      break;
-    }
+  }
+  // A line that begins as a trigger does, spaces and what stands between calls left out.
+  for (size_t line = tail_.find('\n'); line < first; line = tail_.find('\n', line + 1)) {
+    const size_t at = tail_.find_first_not_of(" \t;", line + 1);
+    if (at >= std::min(first, tail_.size())) continue;
+    const std::string_view text = std::string_view(tail_).substr(at);
+    const auto begins = [&](const std::string& trigger) { return text.starts_with(trigger); };
+    if (std::ranges::none_of(use_.line_triggers, begins)) continue;
+    *size = 0;
+    return at;
   }
   return first;
 }
 
-// Holds the text from where a call has begun with `text`, of which `behind` follows the trigger.
-// False: the grammar has no such call, and the text stays free.
+// Holds the text from where a call has begun with `text`, of which `behind` follows a trigger that
+// only says that a call comes, if it does. False: the grammar has no such call, and the text stays
+// free.
 bool TextConstraint::BeginCall(std::string_view text, std::string_view behind) {
   auto begun = use_.grammar->Begin();
   if (!begun.ok()) return false;
   constraint_ = *std::move(begun);
-  // A trigger that the grammar does not have only says that a call comes.
-  bool held = constraint_->AcceptText(text).ok() || constraint_->AcceptText(behind).ok();
+  const bool has_trigger = behind.data() != nullptr;
+  bool held =
+      constraint_->AcceptText(text).ok() || (has_trigger && constraint_->AcceptText(behind).ok());
   held = held && Follow().ok();
   if (held && !complete_) {
     state_ = State::kHeld;

@@ -39,7 +39,6 @@ class TextConstraint {
 
  private:
   enum class State { kAny, kBegin, kThinking, kHeld, kFree };
-  bool HoldsCalls() const { return !use_.triggers.empty() || !use_.line_triggers.empty(); }
   Status Begin();
   Status Follow();
   Status AcceptHeld(int32_t id);
@@ -49,7 +48,8 @@ class TextConstraint {
   // The bytes of a token; "" for most special ones.
   std::string_view BytesOf(int32_t id) const;
   void BeginFree();
-  // Where in tail_ a call begins; npos: nowhere.
+  bool BeginsThinking(std::string_view bytes);
+  // Where in tail_ a call begins, and the bytes of a trigger that may stand before it; npos: nowhere.
   size_t FindTrigger(size_t* size) const;
   bool BeginCall(std::string_view text, std::string_view behind);
 
@@ -59,8 +59,10 @@ class TextConstraint {
   std::unique_ptr<grammar::Constraint> constraint_;
   int32_t think_token_ = -1;  // that begins thinking; -1: none does
   int spaces_ = 0;            // how many of the last tokens were whitespace alone
-  bool spoke_ = false;        // there was an answer, behind which nothing is thinking
-  std::string tail_;          // the last of the thinking, or of free text
+  size_t tail_max_ = 0;
+  std::string head_;    // the first of free text, while it may be a marker of thinking
+  bool spoke_ = false;  // there was an answer, behind which nothing is thinking
+  std::string tail_;    // the last of the thinking, or of free text
   std::vector<uint32_t> mask_;
   std::span<const uint32_t> allowed_;  // mask_, or empty
   bool complete_ = false;

@@ -8,6 +8,7 @@
 
 #include "common/json.h"
 #include "common/json_writer.h"
+#include "common/schema_types.h"
 #include "grammar/grammar_spec.h"
 #include "grammar/schema_rules.h"
 
@@ -33,52 +34,12 @@ bool HasTag(std::string_view text) {
                      [&](std::string_view tag) { return text.find(tag) != text.npos; });
 }
 
-// --- Text without tags ------------------------------------------------------------------------
-
-// The characters that go on from `prefix` towards a tag, without those that end one.
-std::set<char> NextOf(std::string_view prefix, bool all) {
-  std::set<char> next;
-  for (const std::string_view tag : kTags) {
-    if (!tag.starts_with(prefix) || tag.size() == prefix.size()) continue;
-    if (all || tag.size() > prefix.size() + 1) next.insert(tag[prefix.size()]);
-  }
-  return next;
-}
-
-std::string NameOf(std::string_view kind, std::string_view prefix) {
-  std::string name = fmt::format("penstock_tag_{}", kind);
-  for (const char c : prefix.substr(1)) name += fmt::format("_{:02x}", static_cast<int>(c));
-  return name;
-}
-
-// Rules for what follows `prefix`, the beginning of a tag, and for the prefixes after it. `inside`:
-// up to a character that no tag has there. `end`: the text ends before.
-void AppendPrefixRules(const std::string& prefix, std::string* rules) {
-  std::string excluded;
-  for (const char c : NextOf(prefix, true)) excluded += c;
-  std::string inside = fmt::format("[^<{}]", excluded);
-  std::string end = "\"\"";
-  const auto add = [&](std::string_view literal, std::string_view next) {
-    inside += fmt::format(" | \"{}\" {}", literal, NameOf("in", next));
-    end += fmt::format(" | \"{}\" {}", literal, NameOf("end", next));
-  };
-  add("<", "<");
-  for (const char c : NextOf(prefix, false)) add(std::string(1, c), prefix + c);
-  *rules += fmt::format("{} ::= {}\n{} ::= {}\n", NameOf("in", prefix), inside,
-                        NameOf("end", prefix), end);
-  for (const char c : NextOf(prefix, false)) AppendPrefixRules(prefix + c, rules);
-}
-
 // --- Schemas ----------------------------------------------------------------------------------
 
-enum Kind : unsigned { kNull = 1, kBoolean = 2, kNumber = 4, kObject = 8, kArray = 16 };
+// The bytes of all schemas of values together, each with its definitions.
+constexpr size_t kSchemaBytesMax = 1 << 20;
 
-unsigned KindOf(std::string_view type) {
-  if (type == "null") return kNull;
-  if (type == "boolean") return kBoolean;
-  if (type == "integer" || type == "number") return kNumber;
-  return type == "array" ? kArray : kObject;
-}
+constexpr unsigned kShaped = kSchemaInteger | kSchemaNumber | kSchemaObject | kSchemaArray;
 
 class Reader {
  public:
@@ -108,18 +69,19 @@ class Reader {
   Status AddValues(const JsonArray& values);
   Status AddTyped(const JsonObject& schema);
   Status AddString(const JsonObject& schema);
-  void AddJson(const std::string& schema, unsigned kinds);
+  Status AddJson(const std::string& schema);
   Status Finish();
   bool Resolve(std::string_view pointer, JsonElement* schema) const;
 
   const std::string& field_;
   JsonObject root_;
   CallParameters out_;
+  size_t bytes_ = 0;  // of the schemas of values
   // The parameter at hand.
   std::string key_;
   CallParameter parameter_;
   int schemas_ = 0;                 // that were looked at
-  unsigned kinds_ = 0;              // of its values that are JSON
+  unsigned admitted_ = 0;           // types, as what reads the call sees them; 0: any
   bool any_text_ = false;           // its strings are not bounded
   bool has_rules_ = false;          // some of its strings have a pattern or a length
   bool has_listed_ = false;         // some of its JSON are values of a list
@@ -138,26 +100,29 @@ Status Reader::ReadRoot() {
                        field.key == "unevaluatedProperties" || field.key == "strict";
     if (!known) return Wrong(fmt::format("'{}' ", field.key));
   }
-  std::vector<std::string_view> names;
+  for (const char* const key : {"additionalProperties", "unevaluatedProperties"}) {
+    JsonObject others;
+    if (root_[key].Get(&others) && !others.empty()) return Wrong(fmt::format("'{}' ", key));
+  }
+  std::set<std::string_view> names;
   for (const JsonElement each : required) {
     std::string_view name;
-    if (each.Get(&name)) names.push_back(name);
+    if (each.Get(&name)) names.insert(name);
   }
-  const auto is_required = [&](std::string_view key) {
-    return std::find(names.begin(), names.end(), key) != names.end();
-  };
   if (declares) {
     for (const JsonField field : properties) {
-      PENSTOCK_RETURN_IF_ERROR(ReadParameter(field.key, field.value, is_required(field.key)));
+      const bool is_required = names.erase(field.key) > 0;
+      PENSTOCK_RETURN_IF_ERROR(ReadParameter(field.key, field.value, is_required));
     }
   }
   for (const std::string_view name : names) {
-    const bool there = std::any_of(out_.parameters.begin(), out_.parameters.end(),
-                                   [&](const CallParameter& one) { return one.key == name; });
-    if (!there) PENSTOCK_RETURN_IF_ERROR(ReadParameter(name, JsonElement(), true));
+    PENSTOCK_RETURN_IF_ERROR(ReadParameter(name, JsonElement(), true));
   }
   bool more = true;
-  (void)root_["additionalProperties"].Get(&more);
+  for (const char* const key : {"additionalProperties", "unevaluatedProperties"}) {
+    bool value = true;
+    if (root_[key].Get(&value)) more = more && value;
+  }
   out_.others = out_.parameters.empty() && more;
   return Status::Ok();
 }
@@ -169,7 +134,7 @@ Status Reader::ReadParameter(std::string_view key, JsonElement schema, bool requ
   if (!plain) return Wrong("is a name that ");
   parameter_ = {std::string(key), required, {}, {}};
   schemas_ = 0;
-  kinds_ = 0;
+  admitted_ = AdmittedTypes(root_, schema);
   any_text_ = has_rules_ = has_listed_ = false;
   words_.clear();
   PENSTOCK_RETURN_IF_ERROR(Add(schema));
@@ -245,17 +210,11 @@ Status Reader::AddValues(const JsonArray& values) {
       continue;
     }
     others += (others.empty() ? "" : ",") + value.Text();
-    bool truth = false;
-    kinds |= value.is_null()     ? kNull
-             : value.Get(&truth) ? kBoolean
-             : value.is_number() ? kNumber
-             : value.is_array()  ? kArray
-                                 : kObject;
+    kinds |= SchemaTypeOf(value);
   }
   if (others.empty()) return Status::Ok();
-  has_listed_ |= (kinds & ~unsigned{kNull}) != 0;
-  AddJson(fmt::format(R"("enum":[{}])", others), kinds);
-  return Status::Ok();
+  has_listed_ |= (kinds & ~unsigned{kSchemaNull}) != 0;
+  return AddJson(fmt::format(R"("enum":[{}])", others));
 }
 
 Status Reader::AddTyped(const JsonObject& schema) {
@@ -265,7 +224,9 @@ Status Reader::AddTyped(const JsonObject& schema) {
   if (schema["type"].Get(&type)) types.push_back(type);
   if (schema["type"].Get(&list)) {
     for (const JsonElement each : list) {
-      if (each.Get(&type)) types.push_back(type);
+      if (each.Get(&type) && std::find(types.begin(), types.end(), type) == types.end()) {
+        types.push_back(type);
+      }
     }
   }
   if (types.empty()) {
@@ -285,7 +246,7 @@ Status Reader::AddTyped(const JsonObject& schema) {
       JsonWriter(&body).String(field.key);
       body += ':' + field.value.Text();
     }
-    AddJson(body, KindOf(each));
+    PENSTOCK_RETURN_IF_ERROR(AddJson(body));
   }
   return Status::Ok();
 }
@@ -302,28 +263,42 @@ Status Reader::AddString(const JsonObject& schema) {
   return Status::Ok();
 }
 
-void Reader::AddJson(const std::string& schema, unsigned kinds) {
+// A schema of its own: what it refers to must be in the definitions, which go along.
+Status Reader::AddJson(const std::string& schema) {
   std::string all = "{" + schema;
   for (const char* const key : {"$defs", "definitions"}) {
     if (!root_[key].missing()) all += fmt::format(R"(,"{}":{})", key, root_[key].Text());
   }
-  parameter_.schemas.push_back(all + "}");
-  kinds_ |= kinds;
+  all += '}';
+  bytes_ += all.size();
+  if (bytes_ > kSchemaBytesMax)
+    return Wrong("has so large a schema, with its definitions, that it ");
+  constexpr std::string_view kRef = R"("$ref":")";
+  for (size_t at = 0; (at = all.find(kRef, at)) != std::string::npos;) {
+    at += kRef.size();
+    const std::string_view target = std::string_view(all).substr(at);
+    if (!target.starts_with("#/$defs/") && !target.starts_with("#/definitions/")) {
+      return Wrong("has a '$ref' that ");
+    }
+  }
+  parameter_.schemas.push_back(std::move(all));
+  return Status::Ok();
 }
 
 // What is read back is the value that was meant.
 Status Reader::Finish() {
-  const bool shaped = (kinds_ & (kNumber | kObject | kArray)) != 0;
+  const unsigned others = admitted_ & ~unsigned{kSchemaString};
+  const bool shaped = (others & kShaped) != 0;
   for (const std::string& word : words_) {
     if (HasTag(word)) return Wrong("has a value that ");
     const bool looks_shaped = shaped && word.find_first_of("-0123456789[{ \t\r\n") == 0;
     const bool looks_null = word == "null" || word == "None";
-    if (kinds_ != 0 && (looks_shaped || looks_null || (kinds_ & kBoolean) != 0)) {
+    if (others != 0 && (looks_shaped || looks_null || (others & kSchemaBoolean) != 0)) {
       return Wrong("has strings beside other values, which ");
     }
     parameter_.texts.push_back(Quoted(word));
   }
-  if (kinds_ != 0 && has_rules_ && (shaped || (kinds_ & kBoolean) != 0)) {
+  if (has_rules_ && (others & ~unsigned{kSchemaNull}) != 0) {
     return Wrong("has bounded strings beside other values, which ");
   }
   if (!any_text_) return Status::Ok();
@@ -335,17 +310,12 @@ Status Reader::Finish() {
 }  // namespace
 
 std::string TagTextRules() {
-  std::string rules;
-  const std::string in = NameOf("in", "<"), end = NameOf("end", "<");
-  rules += fmt::format("penstock_tag_part ::= [^<] | \"<\" {}\n", in);
-  rules += fmt::format("penstock_tag_tail ::= \"\" | \"<\" {}\n", end);
-  rules += fmt::format("{} ::= penstock_tag_part* penstock_tag_tail\n", kTagTextRule);
-  rules += fmt::format(
-      "{} ::= \"\" | ([^<0-9\\x2d\\x5b\\x7b\\x20\\t\\r\\n] | \"<\" {}) penstock_tag_part* "
-      "penstock_tag_tail\n",
-      kTagWordsRule, in);
-  AppendPrefixRules("<", &rules);
-  return rules;
+  std::string tags;
+  for (const std::string_view tag : kTags) tags += (tags.empty() ? "" : ", ") + Quoted(tag);
+  return fmt::format(
+      "{} ::= TagDispatch(loop_after_dispatch=false, excludes=({}))\n"
+      "{} ::= \"\" | [^<0-9\\x2d\\x5b\\x7b\\x20\\t\\r\\n] {}\n",
+      kTagTextRule, tags, kTagWordsRule, kTagTextRule);
 }
 
 Expected<CallParameters> ReadCallParameters(std::string_view schema, const std::string& field) {

@@ -31,9 +31,9 @@ struct CallParameters {
   bool others = false;  // none is declared: there may be any, whose values are any text
 };
 
-// The name of the rule for any text of a value, and its definition with the rules it needs.
+// The name of the rule for any text of a value, and its definition, with that of the next.
 inline constexpr std::string_view kTagTextRule = "penstock_tag_text";
-// The same for a text that does not look like a number, an array or an object.
+// The same for a text that does not look like a number, an array or an object, nor like a tag.
 inline constexpr std::string_view kTagWordsRule = "penstock_tag_words";
 std::string TagTextRules();
 

@@ -217,5 +217,65 @@ TEST_F(CallParametersTest, RoundsOfReferencesEnd) {
                    .ok());
 }
 
+// What reads a call sees the types of the whole schema, not of one of its parts.
+TEST_F(CallParametersTest, WhatWouldBeReadAsAnotherValueIsRefused) {
+  for (const char* schema : {R"({"type":["string","integer"],"enum":["1","2"]})",
+                             R"({"type":["string","boolean"],"enum":["true","auto"]})",
+                             R"({"type":["string","null"],"enum":["null","x"]})",
+                             R"({"type":"array","items":{"$ref":"#"}})",
+                             R"({"type":"array","items":{"$ref":"#/x/y"}})"}) {
+    EXPECT_FALSE(Check(schema).ok()) << schema;
+  }
+  const auto root = [](const std::string& schema) {
+    return CheckCallSchema(schema, CallForm::kParameters, "tools").ok();
+  };
+  EXPECT_FALSE(root(R"({"type":"object","additionalProperties":{"type":"integer"}})"));
+  EXPECT_FALSE(root(R"({"type":"array","items":{}})"));
+  EXPECT_FALSE(root("{}"));
+  EXPECT_TRUE(root(R"({"type":"object","additionalProperties":{}})"));
+  EXPECT_FALSE(CheckCallSchema(R"({"type":"array"})", CallForm::kJson, "tools").ok());
+  EXPECT_TRUE(CheckCallSchema(R"({"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}})",
+                              CallForm::kJson, "tools")
+                  .ok());
+}
+
+// Types and definitions multiply.
+TEST_F(CallParametersTest, LargeSchemasAreBounded) {
+  std::string types = "\"integer\"";
+  for (int i = 0; i < 3000; ++i) types += ",\"integer\"";
+  const std::string defs = R"("$defs":{"d":{"const":")" + std::string(200'000, 'x') + "\"}}";
+  EXPECT_TRUE(CheckCallSchema(
+                  R"({"type":"object","properties":{"a":{"type":[)" + types + "]}}," + defs + "}",
+                  CallForm::kParameters, "tools")
+                  .ok());
+  std::string many;
+  for (int i = 0; i < 20; ++i) {
+    many += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + R"(":{"type":"integer"})";
+  }
+  EXPECT_FALSE(CheckCallSchema(R"({"type":"object","properties":{)" + many + "}," + defs + "}",
+                               CallForm::kParameters, "tools")
+                   .ok());
+}
+
+TEST_F(CallParametersTest, AFaultyFunctionKeepsNoOtherFromItsSchema) {
+  GrammarSpec spec;
+  spec.kind = GrammarKind::kCalls;
+  spec.field = "tools";
+  spec.calls.form = CallForm::kParameters;
+  spec.calls.before_name = "<function=";
+  spec.calls.before_arguments = ">\n";
+  spec.calls.after = "</function>";
+  spec.calls.ways = {
+      {"f", R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]})"},
+      {"g", R"({"type":"object","properties":{"b":{"type":"array","items":{"enum":["<b>"]}}}})"}};
+  EXPECT_FALSE(compiler_->Compile(spec).ok());
+  spec.calls.any_if_faulty = true;
+  const auto made = compiler_->Compile(spec);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_TRUE(grammar::Takes(**made, "<function=f>\n" + One("a", "5") + "</function>"));
+  EXPECT_FALSE(grammar::Takes(**made, "<function=f>\n" + One("a", "x") + "</function>"));
+  EXPECT_TRUE(grammar::Takes(**made, "<function=g>\n" + One("b", "any") + "</function>"));
+}
+
 }  // namespace
 }  // namespace penstock::grammar

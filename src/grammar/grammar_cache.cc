@@ -7,6 +7,7 @@
 #include <deque>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -33,7 +34,9 @@ struct GrammarCache::Impl {
   };
   struct Kept {
     std::string key;
-    std::shared_ptr<const Grammar> grammar;
+    std::shared_ptr<const Grammar> grammar;  // null: it is refused
+    Status refusal;
+    size_t bytes = 0;
   };
 
   Impl(MakeCompiler make_in, const GrammarCacheOptions& options_in)
@@ -42,8 +45,8 @@ struct GrammarCache::Impl {
   void Main();
   void Serve(Waiting* one);
   Result CompileOnce(const GrammarSpec& spec);
-  std::shared_ptr<const Grammar> Find(const std::string& key);
-  void Keep(const std::string& key, std::shared_ptr<const Grammar> grammar);
+  std::optional<Result> Find(const std::string& key);
+  void Keep(Kept one);
 
   const MakeCompiler make;
   const GrammarCacheOptions options;
@@ -61,24 +64,30 @@ struct GrammarCache::Impl {
   std::thread thread;
 };
 
-std::shared_ptr<const Grammar> GrammarCache::Impl::Find(const std::string& key) {
+std::optional<Result> GrammarCache::Impl::Find(const std::string& key) {
   const auto found = places.find(key);
-  if (found == places.end()) return nullptr;
+  if (found == places.end()) return std::nullopt;
   kept.splice(kept.begin(), kept, found->second);
+  const Kept& one = kept.front();
+  if (one.grammar == nullptr) {
+    ++stats.refused;
+    return one.refusal;
+  }
   ++stats.hits;
-  return kept.front().grammar;
+  return one.grammar;
 }
 
 // One that is larger than the whole budget is not kept.
-void GrammarCache::Impl::Keep(const std::string& key, std::shared_ptr<const Grammar> grammar) {
-  const size_t bytes = grammar->bytes() + key.size();
-  if (bytes > options.bytes_max || places.contains(key)) return;
-  kept.push_front({key, std::move(grammar)});
+void GrammarCache::Impl::Keep(Kept one) {
+  if (one.grammar != nullptr) one.bytes += one.grammar->bytes();
+  one.bytes += sizeof(Kept) + one.key.size() + one.refusal.message().size();
+  if (one.bytes > options.bytes_max || places.contains(one.key)) return;
+  kept.push_front(std::move(one));
   places.emplace(kept.front().key, kept.begin());
-  stats.bytes += bytes;
+  stats.bytes += kept.front().bytes;
   while (stats.bytes > options.bytes_max) {
     const Kept& last = kept.back();
-    stats.bytes -= last.grammar->bytes() + last.key.size();
+    stats.bytes -= last.bytes;
     places.erase(last.key);
     kept.pop_back();
   }
@@ -107,7 +116,7 @@ void GrammarCache::Impl::Serve(Waiting* one) {
     std::unique_lock lock(mutex);
     if (auto found = Find(one->key)) {
       lock.unlock();
-      return answer(std::move(found));
+      return answer(*std::move(found));
     }
   }
   const auto begin = SteadyClock::now();
@@ -117,9 +126,11 @@ void GrammarCache::Impl::Serve(Waiting* one) {
     stats.compile_s += std::chrono::duration<double>(SteadyClock::now() - begin).count();
     if (made.ok()) {
       ++stats.compiled;
-      Keep(one->key, *made);
+      Keep({one->key, *made, Status::Ok()});
     } else {
       ++stats.refused;
+      // It takes as long to find the fault again.
+      if (made.code() == StatusCode::kInvalidArgument) Keep({one->key, nullptr, made.status()});
     }
   }
   answer(std::move(made));
@@ -171,11 +182,12 @@ void GrammarCache::Get(GrammarSpec spec, std::function<Status()> wanted, Done do
     }
     return done(std::move(checked));
   }
-  std::string key = spec.Key();
+  // A refusal names the field.
+  std::string key = spec.field + ":" + spec.calls.otherwise_field + ":" + spec.Key();
   std::unique_lock lock(impl_->mutex);
   if (auto found = impl_->Find(key)) {
     lock.unlock();
-    return done(std::move(found));
+    return done(*std::move(found));
   }
   if (impl_->queue.size() >= impl_->options.queue_max) {
     lock.unlock();

@@ -106,6 +106,17 @@ TEST_F(GrammarCacheTest, ErrorsGoToWhoAsked) {
   EXPECT_EQ(cache_->stats().refused, 3u);
 }
 
+TEST_F(GrammarCacheTest, ARefusalIsKept) {
+  Make();
+  EXPECT_EQ(Ask("bad").get().status().field(), "field");
+  EXPECT_EQ(Ask("bad").get().status().message(), "bad");
+  EXPECT_EQ(compiled_, 1);
+  EXPECT_EQ(cache_->stats().refused, 2u);
+  EXPECT_FALSE(Ask("throws").get().ok());
+  EXPECT_FALSE(Ask("throws").get().ok());
+  EXPECT_EQ(compiled_, 3) << "there may be memory the next time";
+}
+
 TEST_F(GrammarCacheTest, BoundsThoseThatWait) {
   Make({.queue_max = 2});
   std::unique_lock held(gate_);

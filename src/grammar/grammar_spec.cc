@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cstdint>
 
+#include "common/json.h"
+#include "common/schema_types.h"
 #include "common/utf8_check.h"
 #include "grammar/call_parameters.h"
 #include "grammar/pattern_size.h"
@@ -69,7 +71,7 @@ Status CheckCalls(const GrammarSpec& spec) {
     PENSTOCK_RETURN_IF_ERROR(CheckCallSchema(way.schema, spec.calls.form, spec.field));
   }
   if (spec.calls.otherwise.empty()) return Status::Ok();
-  return CheckSchema(spec.calls.otherwise, spec.field);
+  return CheckSchema(spec.calls.otherwise, spec.calls.otherwise_field);
 }
 
 }  // namespace
@@ -97,7 +99,7 @@ std::string GrammarSpec::Key() const {
     add(*part);
   }
   return key + (calls.several ? "+" : "") + (calls.form == CallForm::kParameters ? "<" : "") +
-         (calls.loose ? " " : "");
+         (calls.loose ? " " : "") + (calls.any_if_faulty ? "?" : "");
 }
 
 Status CheckSpec(const GrammarSpec& spec) {
@@ -126,8 +128,22 @@ Status CheckSpec(const GrammarSpec& spec) {
   return Wrong(spec, "is of no known kind");
 }
 
+// Arguments are an object, whatever else a schema may describe.
+Status CheckDescribesObject(std::string_view schema, const std::string& field) {
+  PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(schema));
+  JsonObject root;
+  if (document.root().Get(&root) && AdmittedTypes(root, document.root()) == kSchemaObject) {
+    return Status::Ok();
+  }
+  return Status::InvalidArgument(
+      fmt::format("'{}': the schema of a function's arguments must have the type \"object\"",
+                  field),
+      field);
+}
+
 Status CheckCallSchema(std::string_view schema, CallForm form, const std::string& field) {
   if (schema.empty()) return Status::Ok();
+  PENSTOCK_RETURN_IF_ERROR(CheckDescribesObject(schema, field));
   PENSTOCK_RETURN_IF_ERROR(CheckSchema(schema, field));
   if (form == CallForm::kJson) return Status::Ok();
   return ReadCallParameters(schema, field).status();

@@ -19,6 +19,9 @@ enum class GrammarKind {
   kCalls,       // calls of functions, in the words of a model
 };
 
+// A JSON Schema of any object.
+inline constexpr const char* kAnyObjectSchema = R"({"type":"object","additionalProperties":true})";
+
 // All texts of a spec together.
 inline constexpr size_t kSpecBytesMax = 256 << 10;
 inline constexpr size_t kRegexBytesMax = 8 << 10;
@@ -40,11 +43,13 @@ struct CallSpec {
   std::vector<Way> ways;
   CallForm form = CallForm::kJson;
   std::string before_name, before_arguments, after;  // what stands around the two, in each call
-  bool loose = false;      // whitespace in what stands around may be more, or less
-  std::string begin, end;  // of all calls together
-  std::string separator;   // between two calls
-  bool several = true;     // else there is one call
-  std::string otherwise;   // a schema to which the text may hold instead; "": it is calls
+  bool loose = false;           // whitespace in what stands around may be more, or less
+  bool any_if_faulty = false;   // a function whose schema cannot be compiled takes any object
+  std::string begin, end;       // of all calls together
+  std::string separator;        // between two calls
+  bool several = true;          // else there is one call
+  std::string otherwise;        // a schema to which the text may hold instead; "": it is calls
+  std::string otherwise_field;  // of the request, for errors
 };
 // Functions of a request, of which one may be called.
 inline constexpr size_t kWaysMax = 256;

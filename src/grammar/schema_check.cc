@@ -407,6 +407,11 @@ Status SchemaCheck::CheckObject(const JsonObject& schema, const std::string& at,
   for (const std::string_view keyword : {"minProperties", "maxProperties"}) {
     PENSTOCK_RETURN_IF_ERROR(CheckCount(schema, keyword, at));
   }
+  JsonObject properties;
+  if (schema["properties"].Get(&properties) && properties.size() > kPropertiesMax) {
+    return Wrong(at, fmt::format("has {} properties; at most {} are taken", properties.size(),
+                                 kPropertiesMax));
+  }
   JsonArray required;
   if (!schema["required"].missing() && !schema["required"].Get(&required)) {
     return Wrong(at, "has a 'required' that must be a list");

@@ -18,6 +18,7 @@ namespace penstock::grammar {
 inline constexpr int kSchemaDepthMax = 48;
 inline constexpr size_t kSchemaNodesMax = 20'000;  // schemas inside of it
 inline constexpr size_t kEnumMax = 5'000;          // values of one list
+inline constexpr size_t kPropertiesMax = 512;      // of one object
 
 // kInvalidArgument with `field`: the message has the place in the schema, "#/properties/a", and the
 // keyword or the bound.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <ctime>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -44,14 +45,15 @@ constexpr size_t kMessageBytesMax = 400;
 // Collects warnings for as long as it lives.
 class Warnings {
  public:
-  Warnings() { xgrammar::warnings = &first_; }
-  ~Warnings() { xgrammar::warnings = nullptr; }
+  Warnings() : others_(std::exchange(xgrammar::warnings, &first_)) {}
+  ~Warnings() { xgrammar::warnings = others_; }
   Warnings(const Warnings&) = delete;
   Warnings& operator=(const Warnings&) = delete;
   const std::string& first() const { return first_; }
 
  private:
   std::string first_;
+  std::string* const others_;  // that collected them before
 };
 
 class XConstraint final : public Constraint {
@@ -190,8 +192,7 @@ class XCompiler final : public GrammarCompiler {
   xgrammar::CompiledGrammar CompileSpec(const GrammarSpec& spec) {
     switch (spec.kind) {
       case GrammarKind::kJson:
-        return json_.CompileGrammar(
-            SchemaGrammar(R"({"type":"object","additionalProperties":true})", spec.field));
+        return json_.CompileGrammar(SchemaGrammar(kAnyObjectSchema, spec.field));
       case GrammarKind::kJsonSchema:
         return CompileSchema(spec);
       case GrammarKind::kRegex:
@@ -267,23 +268,41 @@ penstock_pair ::= [Dd] [89ABab] penstock_hex{2} "\\u" [Dd] [C-Fc-f] penstock_hex
     const bool tags = spec.calls.form == CallForm::kParameters;
     std::vector<xgrammar::Grammar> ways;
     for (const CallSpec::Way& way : spec.calls.ways) {
-      xgrammar::Grammar arguments = tags                 ? TagGrammar(way.schema, spec.field)
-                                    : way.schema.empty() ? Literal("{}")
-                                                         : SchemaGrammar(way.schema, spec.field);
+      const xgrammar::Grammar arguments = Arguments(spec, way);
       ways.push_back(
           xgrammar::Grammar::Concat({Around(spec.calls, spec.calls.before_name), Literal(way.name),
                                      Around(spec.calls, spec.calls.before_arguments), arguments,
                                      Around(spec.calls, spec.calls.after)}));
     }
-    const std::string call = WithRoot(xgrammar::Grammar::Union(ways).ToString(), "penstock_call");
+    const std::string call =
+        WithNames(xgrammar::Grammar::Union(ways).ToString(),
+                  [](const std::string& name) { return name == "root" ? "penstock_call" : name; });
     std::string root = "root ::= " + Quoted(spec.calls.begin) + " penstock_call ";
     if (spec.calls.several) root += "(" + Quoted(spec.calls.separator) + " penstock_call)* ";
     xgrammar::Grammar calls =
         xgrammar::Grammar::FromEBNF(root + Quoted(spec.calls.end) + "\n" + call);
     if (!spec.calls.otherwise.empty()) {
-      calls = xgrammar::Grammar::Union({calls, SchemaGrammar(spec.calls.otherwise, spec.field)});
+      calls = xgrammar::Grammar::Union(
+          {calls, SchemaGrammar(spec.calls.otherwise, spec.calls.otherwise_field)});
     }
     return Calls(tags).CompileGrammar(calls);
+  }
+
+  static xgrammar::Grammar Arguments(const GrammarSpec& spec, const CallSpec::Way& way) {
+    const auto make = [&](const std::string& schema) {
+      if (spec.calls.form == CallForm::kParameters) return TagGrammar(schema, spec.field);
+      return schema.empty() ? Literal("{}") : SchemaGrammar(schema, spec.field);
+    };
+    if (!spec.calls.any_if_faulty) return make(way.schema);
+    // A function that cannot be held to its schema keeps no other from it.
+    try {
+      const Warnings warnings;
+      xgrammar::Grammar made = make(way.schema);
+      if (warnings.first().empty()) return made;
+    } catch (const std::runtime_error& error) {
+      LogDebug("the calls of '{}' are not held: {}", Printable(way.name), Printable(error.what()));
+    }
+    return make(kAnyObjectSchema);
   }
 
   static xgrammar::Grammar Literal(const std::string& text) {
@@ -329,39 +348,45 @@ penstock_pair ::= [Dd] [89ABab] penstock_hex{2} "\\u" [Dd] [C-Fc-f] penstock_hex
                       "\"\\n</parameter>\\n\")*\n{}",
                       kTagTextRule, TagTextRules()));
     }
-    std::vector<xgrammar::Grammar> parts = {Literal("")};
+    // One text of rules, so that all texts of values share theirs.
+    std::string root = "root ::= \"\"", rules = TagTextRules();
+    int schemas = 0;
     for (const CallParameter& parameter : read->parameters) {
-      std::vector<xgrammar::Grammar> values;
-      for (const std::string& text : parameter.texts) {
-        values.push_back(xgrammar::Grammar::FromEBNF("root ::= " + text + "\n" + TagTextRules()));
-      }
+      std::string values;
+      for (const std::string& text : parameter.texts)
+        values += (values.empty() ? "" : " | ") + text;
       for (const std::string& each : parameter.schemas) {
-        values.push_back(SchemaGrammar(each, field, RegexText::kJsonInTag));
+        const std::string prefix = fmt::format("penstock_json_{}_", schemas++);
+        rules += WithNames(SchemaGrammar(each, field, RegexText::kJsonInTag).ToString(),
+                           [&](const std::string& name) { return prefix + name; });
+        values += (values.empty() ? "" : " | ") + prefix + "root";
       }
-      xgrammar::Grammar one = xgrammar::Grammar::Concat(
-          {Literal("<parameter=" + parameter.key + ">\n"), xgrammar::Grammar::Union(values),
-           Literal("\n</parameter>\n")});
-      parts.push_back(parameter.required ? one : xgrammar::Grammar::Union({one, Literal("")}));
+      root += fmt::format(" ({} ({}) \"\\n</parameter>\\n\"){}",
+                          Quoted("<parameter=" + parameter.key + ">\n"), values,
+                          parameter.required ? "" : "?");
     }
-    return xgrammar::Grammar::Concat(parts);
+    return xgrammar::Grammar::FromEBNF(root + "\n" + rules);
   }
 
-  // The rules with another name for `root`, which may stand in texts and classes as well.
-  static std::string WithRoot(const std::string& rules, const std::string& name) {
-    constexpr std::string_view kRoot = "root";
-    const auto is_word = [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-';
+  // The rules with other names, which may stand in texts and classes as well.
+  static std::string WithNames(const std::string& rules,
+                               const std::function<std::string(const std::string&)>& name_of) {
+    const auto begins_name = [](char c) {
+      return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
+    };
+    const auto is_word = [&](char c) {
+      return begins_name(c) || std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '.' ||
+             c == '-';
     };
     std::string out;
     char closes = 0;
     for (size_t i = 0; i < rules.size(); ++i) {
       const char c = rules[i];
-      const bool begins = closes == 0 && rules.compare(i, kRoot.size(), kRoot) == 0 &&
-                          (i == 0 || !is_word(rules[i - 1])) &&
-                          (i + kRoot.size() >= rules.size() || !is_word(rules[i + kRoot.size()]));
-      if (begins) {
-        out += name;
-        i += kRoot.size() - 1;
+      if (closes == 0 && begins_name(c)) {
+        size_t end = i;
+        while (end < rules.size() && is_word(rules[end])) ++end;
+        out += name_of(rules.substr(i, end - i));
+        i = end - 1;
         continue;
       }
       out += c;

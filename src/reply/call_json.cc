@@ -8,11 +8,6 @@
 namespace penstock::reply {
 namespace {
 
-bool IsNameByte(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-         c == '-' || c == '.';
-}
-
 // What a quoted JSON string says.
 bool Unquote(const std::string& json, std::string* text) {
   const auto document = JsonDocument::Parse(json);
@@ -150,6 +145,11 @@ CallReader::Result CallJson::BehindValue(char c) {
 
 void CallJson::CheckStands() {
   if (stands_at_ == 0 && tool_ != nullptr && arguments_end_) stands_at_ = size_;
+}
+
+bool CallNamed::IsNameByte(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '-' || c == '.';
 }
 
 CallNamed::CallNamed(const ToolSet& tools, const CallLimits& limits)

@@ -54,6 +54,8 @@ class CallJson : public CallReader {
 class CallNamed : public CallReader {
  public:
   CallNamed(const ToolSet& tools, const CallLimits& limits);
+  // Whether a name may have it.
+  static bool IsNameByte(char c);
 
  protected:
   Result Read(char c) override;

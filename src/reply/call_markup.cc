@@ -1,6 +1,26 @@
 #include "reply/call_markup.h"
 
+#include <algorithm>
+
+#include "reply/call_json.h"
+
 namespace penstock::reply {
+
+bool TakesCallName(const ReplyFormat& format, std::string_view name) {
+  if (name.size() > CallLimits().name_bytes_max) return false;
+  switch (format.tools) {
+    case ToolForm::kQwenCoder:
+      return name.find_first_of("<>\n") == std::string_view::npos;
+    case ToolForm::kMistralNames:
+      return std::all_of(name.begin(), name.end(), CallNamed::IsNameByte);
+    case ToolForm::kNone:
+    case ToolForm::kHermes:
+    case ToolForm::kLlama:
+    case ToolForm::kMistral:
+      break;
+  }
+  return true;
+}
 
 std::optional<CallMarkup> CallMarkupOf(const ReplyFormat& format) {
   CallMarkup markup;
@@ -18,7 +38,7 @@ std::optional<CallMarkup> CallMarkupOf(const ReplyFormat& format) {
       markup.before_arguments = "\", \"parameters\": ";
       markup.separator = "; ";
       markup.triggers = {"<|python_tag|>"};
-      markup.line_triggers = {"{\"name\""};
+      markup.names_trigger = true;
       return markup;
     case ToolForm::kMistral:
       markup.begin = "[TOOL_CALLS][";

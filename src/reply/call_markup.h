@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reply/reply_format.h"
@@ -18,9 +19,14 @@ struct CallMarkup {
   std::string separator;
   bool names_are_bare = false;
   bool has_parameters = false;  // the arguments are not JSON, but parameters in tags (kQwenCoder)
-  // What a call in a text begins with, or has before it; `line_triggers` at the begin of a line.
-  std::vector<std::string> triggers, line_triggers;
+  // What a call in a text begins with, or has before it. `names_trigger`: at the begin of a line, its
+  // begin up to the end of a function's name.
+  std::vector<std::string> triggers;
+  bool names_trigger = false;
 };
+
+// Whether ReplyParser reads a call of a function of that name in this form.
+bool TakesCallName(const ReplyFormat& format, std::string_view name);
 
 // nullopt: calls are not recognised.
 std::optional<CallMarkup> CallMarkupOf(const ReplyFormat& format);

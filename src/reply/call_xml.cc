@@ -66,7 +66,8 @@ CallReader::Result CallXml::InName(char c) {
     return Result::kMore;
   }
   state_ = State::kValue;
-  return BeginParameter() ? Result::kMore : Result::kBad;
+  BeginParameter();
+  return Result::kMore;
 }
 
 CallReader::Result CallXml::InTag(char c) {
@@ -81,14 +82,13 @@ CallReader::Result CallXml::InTag(char c) {
   return may_be ? Result::kMore : Result::kBad;
 }
 
-bool CallXml::BeginParameter() {
+void CallXml::BeginParameter() {
   key_ = std::exchange(text_, {});
-  if (std::find(keys_.begin(), keys_.end(), key_) != keys_.end()) return false;
-  keys_.push_back(key_);
+  repeats_ = std::find(keys_.begin(), keys_.end(), key_) != keys_.end();
+  if (!repeats_) keys_.push_back(key_);
   is_text_ = types_->IsText(key_);
   has_key_ = false;
   value_at_ = 0;
-  return true;
 }
 
 CallReader::Result CallXml::InValue(char c) {
@@ -117,7 +117,7 @@ CallReader::Result CallXml::InValue(char c) {
       return End();
     }
   }
-  if (is_text_) AppendText(MayEndAt());
+  if (is_text_ && !repeats_) AppendText(MayEndAt());
   return Result::kMore;
 }
 
@@ -171,6 +171,10 @@ void CallXml::AppendText(size_t end) {
 void CallXml::EndParameter(size_t size, size_t unused) {
   const size_t begin = text_.starts_with('\n') ? 1 : 0;
   if (size > begin && text_[size - 1] == '\n') --size;
+  if (repeats_) {
+    told_bytes_ = size_ - unused;
+    return;
+  }
   if (is_text_) {
     AppendText(size);
     if (!has_key_) {

@@ -4,8 +4,8 @@
 // kept as they are otherwise, and typed by the tool's schema (tool_set.h).
 //
 // A value whose </parameter> is missing ends at a <parameter= that begins a line, or at </function>
-// with </tool_call> behind it and at most kSpacesMax bytes of whitespace between them. A parameter
-// written twice makes the text not a call.
+// with </tool_call> behind it and at most kSpacesMax bytes of whitespace between them. Where a
+// parameter is written twice its first value counts, for that may have been told.
 #pragma once
 
 #include <optional>
@@ -34,8 +34,7 @@ class CallXml : public CallReader {
   Result InName(char c);
   Result InTag(char c);
   Result InValue(char c);
-  // False: the key is there already.
-  bool BeginParameter();
+  void BeginParameter();
   // Appends the key to the arguments.
   void AppendKey();
   // Appends the value from value_at_ to `end`, escaped.
@@ -51,6 +50,7 @@ class CallXml : public CallReader {
   std::string key_;
   std::vector<std::string> keys_;
   std::optional<TypedParameters> types_;
+  bool repeats_ = false;  // the parameter was there before: its value goes nowhere
   bool is_text_ = false;  // the parameter can only be a string
   bool has_key_ = false;  // its key is in the arguments
   size_t value_at_ = 0;   // the value's bytes before are in the arguments, or are its line break

@@ -32,8 +32,7 @@ class ToolSet {
 };
 
 // Turns what a model wrote for the parameters of one call into JSON, always valid. By the types the
-// tool's schema admits for the parameter ("type", a list of them, "anyOf", "oneOf", one "allOf",
-// "enum", "const", "nullable", "$ref" to a definition):
+// tool's schema admits for the parameter (common/schema_types.h):
 //   null               the text null, or None as Python writes it
 //   boolean            true or false, however capitalised
 //   integer, number    a JSON number; an integer has no point and no exponent

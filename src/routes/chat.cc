@@ -172,6 +172,9 @@ Expected<TextCall> ParseChatCall(std::string_view body, const RequestContext* co
   PENSTOCK_RETURN_IF_ERROR(ReadMessages(object, context, &chat));
   PENSTOCK_RETURN_IF_ERROR(ParseTools(object, context, &chat, &request));
   call.has_functions = HasFunctions(object);
+  if (call.has_functions) {
+    call.names.insert(call.names.end(), {{"tools", "functions"}, {"tool_choice", "function_call"}});
+  }
   PENSTOCK_RETURN_IF_ERROR(ReadTemplateOptions(object, context, &chat));
   request.prompts.push_back(PromptOf("messages", std::move(chat)));
   return call;

@@ -75,12 +75,16 @@ Status ReadFunctionMessage(const std::string& path, int* calls, chat::JsonValue*
   if (role != nullptr && role->string() != nullptr && *role->string() == "function") {
     message->Set("role", "tool");
     message->Set("tool_call_id", IdOf(*calls));
+    const chat::JsonValue* const content = message->Find("content");
+    if (content == nullptr || content->is_null()) message->Set("content", "");
     return Status::Ok();
   }
   chat::JsonValue* const function = message->Find("function_call");
   if (function == nullptr || function->is_null()) return Status::Ok();
   const chat::JsonValue* const others = message->Find("tool_calls");
-  if (others != nullptr && !others->is_null()) {
+  const bool empty = others == nullptr || others->is_null() ||
+                     (others->array() != nullptr && others->array()->empty());
+  if (!empty) {
     return BadCall(path + ".function_call", "is not supported beside 'tool_calls'");
   }
   if (function->object() == nullptr) return BadCall(path + ".function_call", "must be an object");

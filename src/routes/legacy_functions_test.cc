@@ -78,7 +78,7 @@ TEST(LegacyFunctions, MessagesBecomeCallsAndTheirResults) {
   EXPECT_EQ(*messages[4].Find("tool_call_id")->string(), "call00002");
   EXPECT_EQ(*messages[4].Find("content")->string(), "s");
   const auto both = ParseChatCall(
-      R"({"messages":[{"role":"assistant","function_call":{"name":"f"},"tool_calls":[]}]})");
+      R"({"messages":[{"role":"assistant","function_call":{"name":"f"},"tool_calls":[{}]}]})");
   EXPECT_EQ(both.status().field(), "messages[0].function_call");
 }
 
