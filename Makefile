@@ -29,7 +29,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 's
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release lab deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm clean
+.PHONY: help release lab deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -225,7 +225,7 @@ tsan:  ## unit tests under the thread sanitizer
 	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
 
 # What CI runs of the two: programs with the most threads, and with the most bytes of strangers.
-ASAN_TESTS := http files families corpus
+ASAN_TESTS := http files families corpus cuda
 TSAN_TESTS := batch gate sched http
 sanitizers:  ## a part of asan and tsan, in some minutes
 	cmake --preset asan -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null
@@ -240,6 +240,9 @@ fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regu
 	cmake --preset fuzz > /dev/null
 	cmake --build build-fuzz -j $(JOBS) --target fuzz_targets
 	tools/run_fuzz.py build-fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --only '$(FUZZ)'
+
+check-cuda:  ## the kernels of src/cuda compiled for each GPU architecture; needs nvcc
+	tools/check_cuda.py
 
 # Modules that depend on the processor: kernels and models (sets neon and scalar), text (sign of char).
 ARM_TESTS := common files families text cpu models

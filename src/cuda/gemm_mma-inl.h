@@ -1,0 +1,193 @@
+// y = activation(x w^T + bias) + residual by tensor cores, from compute capability 8.0 on.
+//
+// Operands are 16 bits wide. x has a row of k values each; w lies in pieces of 16 features by 64 of
+// k, 2,048 bytes as shared memory wants them: feature r, 16-byte column c at byte
+// 128 r + 16 (c ^ r % 8), piece (feature / 16) (k_all / 64) + k / 64. Tiles of x are put into the
+// same order, so that the eight rows that LoadMatrix4 reads at once never share banks.
+//
+// Sums: k in chunks of 256, each a chain of steps of 16 from zero; the chunks are added in order,
+// rounded to nearest. So the bits of a row depend on that row alone, whatever the tile.
+#pragma once
+
+#include "cuda/simt.h"
+
+namespace penstock::cuda {
+
+enum class Activation : int { kNone, kGelu, kTanh, kRelu };
+
+struct GemmArgs {
+  const uint16_t* x;      // [rows, stride]
+  const uint16_t* w;      // pieces of [features, k]
+  const float* bias;      // [features]; null: none
+  const float* residual;  // [rows, features]; null: none
+  float* y;               // [rows, features]
+  const int* rows;        // on the device: a graph does not know how many there are
+  int stride;             // values between rows of x, a multiple of 8
+  int k;                  // a multiple of 64
+  int features;           // a multiple of 16
+  Activation activation;
+};
+
+SIMT_FN float Activate(float value, Activation activation) {
+  switch (activation) {
+    case Activation::kGelu:
+      return 0.5F * value * (1.0F + simt::Erf(value * 0.707106781F));
+    case Activation::kTanh:
+      return simt::Tanh(value);
+    case Activation::kRelu:
+      return value > 0 ? value : 0.0F;
+    case Activation::kNone:
+      break;
+  }
+  return value;
+}
+
+// kRows x kFeatures a block, kStages of 64 of k in shared memory, kWarpRows x kWarpFeatures warps.
+template <int kRows, int kFeatures, int kStages, int kWarpRows, int kWarpFeatures, bool kHalf>
+struct GemmMma {
+  static constexpr int kTileRows = kRows, kTileFeatures = kFeatures;
+  static constexpr int kThreads = kWarpRows * kWarpFeatures * 32;
+  static constexpr int kStageBytes = (kRows + kFeatures) * 128;
+  static constexpr int kSharedBytes = kStages * kStageBytes;
+  // Tiles of 16 rows and of 16 features a warp.
+  static constexpr int kTilesM = kRows / kWarpRows / 16;
+  static constexpr int kTilesN = kFeatures / kWarpFeatures / 16;
+  static constexpr int kChunk = 4;  // stages of a chain of sums
+
+  using Sums = float[kTilesM][kTilesN][2][4];
+
+  // Copies of one stage, 16 bytes each.
+  static SIMT_FN void Load(const GemmArgs& a, char* stage, int block, int rows) {
+    const int row0 = simt::BlockY() * kRows, feature0 = simt::BlockX() * kFeatures;
+    for (int i = simt::ThreadX(); i < kRows * 8; i += kThreads) {
+      const int row = i / 8, column = i % 8;
+      const bool valid = row0 + row < rows;
+      const uint16_t* const from =
+          a.x + static_cast<int64_t>(row0 + row) * a.stride + block * 64 + column * 8;
+      simt::CopyAsync16(stage + row * 128 + 16 * (column ^ row % 8), valid ? from : a.x, valid);
+    }
+    for (int i = simt::ThreadX(); i < kFeatures * 8; i += kThreads) {
+      const int piece = i / 128, part = i % 128;
+      const bool valid = feature0 + 16 * piece < a.features;
+      const uint16_t* const from =
+          a.w + (static_cast<int64_t>(feature0 / 16 + piece) * (a.k / 64) + block) * 1024 +
+          part * 8;
+      simt::CopyAsync16(stage + kRows * 128 + piece * 2048 + part * 16, valid ? from : a.w, valid);
+    }
+  }
+
+  static SIMT_FN void MulStage(const char* stage, Sums& sums) {
+    const int lane = simt::Lane(), warp = simt::WarpIndex();
+    const int row0 = warp / kWarpFeatures * kTilesM * 16;
+    const int piece0 = warp % kWarpFeatures * kTilesN;
+    const char* const weights = stage + kRows * 128;
+    SIMT_UNROLL
+    for (int step = 0; step < 4; ++step) {
+      uint32_t x[kTilesM][4], w[kTilesN][4];
+      SIMT_UNROLL
+      for (int m = 0; m < kTilesM; ++m) {
+        const int row = row0 + m * 16 + lane % 16, column = 2 * step + lane / 16;
+        simt::LoadMatrix4(x[m], stage + row * 128 + 16 * (column ^ row % 8));
+      }
+      SIMT_UNROLL
+      for (int n = 0; n < kTilesN; ++n) {
+        const int feature = lane / 16 * 8 + lane % 8, column = 2 * step + lane / 8 % 2;
+        simt::LoadMatrix4(
+            w[n], weights + (piece0 + n) * 2048 + feature * 128 + 16 * (column ^ feature % 8));
+      }
+      SIMT_UNROLL
+      for (int m = 0; m < kTilesM; ++m) {
+        SIMT_UNROLL
+        for (int n = 0; n < kTilesN; ++n) {
+          SIMT_UNROLL
+          for (int half = 0; half < 2; ++half) {
+            if constexpr (kHalf) {
+              simt::MmaHalf(sums[m][n][half], x[m], w[n][2 * half], w[n][2 * half + 1]);
+            } else {
+              simt::Mma(sums[m][n][half], x[m], w[n][2 * half], w[n][2 * half + 1]);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  static SIMT_FN void AddChunk(Sums& sums, Sums& totals) {
+    SIMT_UNROLL
+    for (int m = 0; m < kTilesM; ++m) {
+      SIMT_UNROLL
+      for (int n = 0; n < kTilesN; ++n) {
+        SIMT_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          SIMT_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            totals[m][n][half][i] += sums[m][n][half][i];
+            sums[m][n][half][i] = 0;
+          }
+        }
+      }
+    }
+  }
+
+  static SIMT_FN void Store(const GemmArgs& a, const Sums& totals, int rows) {
+    const int lane = simt::Lane(), warp = simt::WarpIndex();
+    const int row0 = simt::BlockY() * kRows + warp / kWarpFeatures * kTilesM * 16 + lane / 4;
+    const int feature0 =
+        simt::BlockX() * kFeatures + warp % kWarpFeatures * kTilesN * 16 + 2 * (lane % 4);
+    SIMT_UNROLL
+    for (int m = 0; m < kTilesM; ++m) {
+      SIMT_UNROLL
+      for (int n = 0; n < kTilesN; ++n) {
+        SIMT_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          SIMT_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            const int row = row0 + m * 16 + i / 2 * 8;
+            const int feature = feature0 + n * 16 + half * 8 + i % 2;
+            if (row >= rows || feature >= a.features) continue;
+            const int64_t at = static_cast<int64_t>(row) * a.features + feature;
+            float value = totals[m][n][half][i];
+            if (a.bias != nullptr) value += a.bias[feature];
+            value = Activate(value, a.activation);
+            if (a.residual != nullptr) value += a.residual[at];
+            a.y[at] = value;
+          }
+        }
+      }
+    }
+  }
+
+  static SIMT_FN void Run(const GemmArgs& a) {
+    simt::LaunchDependents();
+    simt::WaitForPrerequisites();
+    const int rows = *a.rows;
+    if (simt::BlockY() * kRows >= rows) return;
+    char* const stages = simt::Shared<char>();
+    const int blocks = a.k / 64;
+    Sums sums = {}, totals = {};
+    for (int block = 0; block < kStages - 1; ++block) {
+      if (block < blocks) Load(a, stages + block * kStageBytes, block, rows);
+      simt::CommitCopies();
+    }
+    for (int block = 0; block < blocks; ++block) {
+      simt::WaitCopies<kStages - 2>();
+      simt::Sync();  // stage `block` is there, and `block - 1` is read
+      const int next = block + kStages - 1;
+      if (next < blocks) Load(a, stages + next % kStages * kStageBytes, next, rows);
+      simt::CommitCopies();
+      MulStage(stages + block % kStages * kStageBytes, sums);
+      if (block % kChunk == kChunk - 1 || block == blocks - 1) AddChunk(sums, totals);
+    }
+    Store(a, totals, rows);
+  }
+};
+
+// The tiles that launches choose from, by the number of rows.
+template <bool kHalf>
+using GemmMmaLarge = GemmMma<128, 128, 3, 2, 4, kHalf>;
+template <bool kHalf>
+using GemmMmaMiddle = GemmMma<64, 64, 3, 2, 2, kHalf>;
+template <bool kHalf>
+using GemmMmaSmall = GemmMma<32, 64, 3, 1, 4, kHalf>;
+
+}  // namespace penstock::cuda

@@ -1,0 +1,183 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "cuda/gemm_mma-inl.h"
+
+namespace penstock::cuda {
+namespace {
+
+using emulator::Counters;
+using emulator::LaunchOptions;
+using emulator::WakeOrder;
+
+// A product with its operands, as a kernel and as doubles see them.
+struct Product {
+  Product(int rows_in, int k_in, int features_in, bool half_in, uint32_t seed)
+      : rows(rows_in), k(k_in), features(features_in), half(half_in), random(seed) {
+    Fill(&x, rows * k, 1.0F);
+    std::vector<uint16_t> plain;
+    Fill(&plain, features * k, 1.0F / std::sqrt(static_cast<float>(k)));
+    w.resize(plain.size());
+    for (int feature = 0; feature < features; ++feature) {
+      for (int at = 0; at < k; ++at) {
+        const int piece = feature / 16 * (k / 64) + at / 64, r = feature % 16, c = at % 64 / 8;
+        w[static_cast<size_t>(piece * 1024 + r * 64 + (c ^ r % 8) * 8 + at % 8)] =
+            plain[static_cast<size_t>(feature * k + at)];
+      }
+    }
+    std::normal_distribution<float> normal;
+    bias.resize(static_cast<size_t>(features));
+    residual.resize(static_cast<size_t>(rows * features));
+    for (float& value : bias) value = normal(random);
+    for (float& value : residual) value = normal(random);
+    exact.resize(residual.size());
+    for (int row = 0; row < rows; ++row) {
+      for (int feature = 0; feature < features; ++feature) {
+        double sum = 0;
+        for (int at = 0; at < k; ++at) {
+          sum += static_cast<double>(Value(x[static_cast<size_t>(row * k + at)])) *
+                 Value(plain[static_cast<size_t>(feature * k + at)]);
+        }
+        exact[static_cast<size_t>(row * features + feature)] = sum;
+      }
+    }
+  }
+
+  float Value(uint16_t bits) const {
+    return OperandValue(bits, half ? Operand::kF16 : Operand::kBf16);
+  }
+  void Fill(std::vector<uint16_t>* to, int count, float scale) {
+    std::normal_distribution<float> normal(0, scale);
+    for (int i = 0; i < count; ++i) {
+      const float value = normal(random);
+      to->push_back(
+          static_cast<uint16_t>(half ? simt::PackHalf(value, 0) : simt::PackBf16(value, 0)));
+    }
+  }
+
+  int rows, k, features;
+  bool half;
+  std::mt19937 random;
+  std::vector<uint16_t> x, w;
+  std::vector<float> bias, residual;
+  std::vector<double> exact;  // without bias, activation and residual
+};
+
+class GemmMmaTest : public testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "not under the thread sanitizer";
+#endif
+  }
+
+  // Rows [first, first + count) of the product by one of the tiles.
+  template <typename Kernel>
+  std::vector<float> Run(const Product& p, int first, int count,
+                         Activation activation = Activation::kNone) {
+    std::vector<float> y(static_cast<size_t>(count * p.features), NAN);
+    const GemmArgs args = {p.x.data() + first * p.k,
+                           p.w.data(),
+                           with_bias_ ? p.bias.data() : nullptr,
+                           with_bias_ ? p.residual.data() + first * p.features : nullptr,
+                           y.data(),
+                           &count,
+                           p.k,
+                           p.k,
+                           p.features,
+                           activation};
+    constexpr int kRows = Kernel::kTileRows, kFeatures = Kernel::kTileFeatures;
+    // One block of rows more than there are: it leaves.
+    const Status status = Launch(
+        {(p.features + kFeatures - 1) / kFeatures, (count + kRows - 1) / kRows + 1,
+         Kernel::kThreads, Kernel::kSharedBytes},
+        options_, [&] { Kernel::Run(args); }, &counters_);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return y;
+  }
+  template <bool kHalf>
+  std::vector<std::vector<float>> AllTiles(const Product& p, int first, int count) {
+    return {Run<GemmMmaLarge<kHalf>>(p, first, count), Run<GemmMmaMiddle<kHalf>>(p, first, count),
+            Run<GemmMmaSmall<kHalf>>(p, first, count)};
+  }
+
+  LaunchOptions options_;
+  Counters counters_;
+  bool with_bias_ = true;
+};
+
+TEST_F(GemmMmaTest, IsNearTheExactProduct) {
+  for (const TensorCore core : {kHopper, kAmpere}) {
+    options_.tensor_core = core;
+    for (const auto& [rows, k, features] : {std::tuple{1, 64, 16}, {5, 192, 48}, {33, 320, 80}}) {
+      const Product p(rows, k, features, true, 7);
+      const std::vector<float> y = Run<GemmMmaSmall<true>>(p, 0, rows, Activation::kGelu);
+      for (size_t i = 0; i < y.size(); ++i) {
+        const double sum = p.exact[i] + p.bias[i % static_cast<size_t>(features)];
+        const double want = 0.5 * sum * (1 + std::erf(sum / std::sqrt(2.0))) + p.residual[i];
+        ASSERT_NEAR(y[i], want, 1e-5) << rows << " " << k << " " << features << " " << i;
+      }
+    }
+  }
+}
+
+// The same bits alone and among others, in every tile.
+TEST_F(GemmMmaTest, ARowsBitsAreItsOwn) {
+  for (const bool half : {true, false}) {
+    const Product p(70, 576, 96, half, 9);
+    const auto all = half ? AllTiles<true>(p, 0, p.rows) : AllTiles<false>(p, 0, p.rows);
+    for (size_t tile = 1; tile < all.size(); ++tile) EXPECT_EQ(all[tile], all[0]);
+    for (const auto& [first, count] : {std::pair{0, 1}, {37, 1}, {20, 33}}) {
+      const auto some = half ? AllTiles<true>(p, first, count) : AllTiles<false>(p, first, count);
+      const auto begin = all[0].begin() + first * p.features;
+      for (const auto& y : some) {
+        EXPECT_EQ(y, std::vector<float>(begin, begin + count * p.features));
+      }
+    }
+  }
+}
+
+TEST_F(GemmMmaTest, NoOrderChangesIt) {
+  const Product p(40, 320, 64, false, 3);
+  const std::vector<float> want = Run<GemmMmaMiddle<false>>(p, 0, p.rows);
+  for (const WakeOrder order :
+       {WakeOrder::kFirst, WakeOrder::kLast, WakeOrder::kRandom, WakeOrder::kWarps}) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      options_.order = order;
+      options_.seed = seed;
+      options_.late_copies = seed % 2 == 0;
+      EXPECT_EQ(Run<GemmMmaMiddle<false>>(p, 0, p.rows), want);
+    }
+  }
+}
+
+TEST_F(GemmMmaTest, NoBanksConflict) {
+  const Product p(128, 128, 128, true, 3);
+  (void)Run<GemmMmaLarge<true>>(p, 0, p.rows);
+  EXPECT_EQ(counters_.shared_waves, counters_.shared_requests);
+  EXPECT_EQ(counters_.mma, 128u / 16 * 128 / 8 * 128 / 16);
+  // Each warp reads its 64 rows and 32 features of every step, four matrices a load.
+  EXPECT_EQ(counters_.shared_requests, 8u * 8 * 4 * (4 + 2));
+}
+
+TEST_F(GemmMmaTest, WithoutRowsNothingIsWritten) {
+  const Product p(1, 64, 16, true, 3);
+  EXPECT_TRUE(Run<GemmMmaSmall<true>>(p, 0, 0).empty());
+}
+
+TEST_F(GemmMmaTest, Activations) {
+  const Product p(3, 64, 16, true, 4);
+  with_bias_ = false;
+  const auto tanh = Run<GemmMmaSmall<true>>(p, 0, 3, Activation::kTanh);
+  const auto relu = Run<GemmMmaSmall<true>>(p, 0, 3, Activation::kRelu);
+  for (size_t i = 0; i < tanh.size(); ++i) {
+    EXPECT_NEAR(tanh[i], std::tanh(p.exact[i]), 2e-6);
+    EXPECT_NEAR(relu[i], std::max(0.0, p.exact[i]), 2e-6);
+  }
+}
+
+}  // namespace
+}  // namespace penstock::cuda

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Compiles the kernels of src/cuda for each architecture and holds what they take to a committed table.
+
+Usage: tools/check_cuda.py [--update] [--nvcc NVCC]
+
+ptxas tells the registers of each kernel, its bytes of stack and of spills. Spills and stack are 0 always; registers
+are at most those of src/cuda/kernel_limits.json, which --update writes anew. Needs nvcc of CUDA 13; without it nothing
+is checked, and a line says so.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIMITS = ROOT / "src/cuda/kernel_limits.json"
+ARCHITECTURES = ("sm_80", "sm_90a", "sm_120")
+FLAGS = ("-std=c++20", "-O3", "--fmad=false", "-Xptxas", "-v", "-I", str(ROOT / "src"))
+
+
+def compiled(nvcc, architecture):
+    """{kernel: {"registers", "stack", "spills"}}"""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "kernels.cubin"
+        command = [nvcc, *FLAGS, f"-arch={architecture}", "-cubin", str(ROOT / "src/cuda/kernels.cu"), "-o", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"check_cuda: {architecture}:\n{done.stderr}")
+    pattern = (
+        r"Function properties for (\S+)\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+        r"\s+ptxas info\s*: Used (\d+) registers"
+    )
+    return {
+        name: {"registers": int(registers), "stack": int(stack), "spills": int(stores) + int(loads)}
+        for name, stack, stores, loads, registers in re.findall(pattern, done.stderr)
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--update", action="store_true", help="write the table anew")
+    parser.add_argument("--nvcc", default=shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
+    options = parser.parse_args()
+    if not shutil.which(options.nvcc):
+        print("check_cuda: NOTHING IS CHECKED: there is no nvcc here")
+        return
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = dict(zip(ARCHITECTURES, pool.map(lambda one: compiled(options.nvcc, one), ARCHITECTURES)))
+    limits = json.loads(LIMITS.read_text()) if LIMITS.is_file() else {}
+    faults = []
+    for architecture, kernels in found.items():
+        if not kernels:
+            faults.append(f"{architecture}: no kernels")
+        for name, takes in kernels.items():
+            most = limits.get(architecture, {}).get(name)
+            print(f"{architecture:8} {name:24} {takes['registers']:4} registers, {takes['spills']} spilled")
+            if takes["stack"] or takes["spills"]:
+                faults.append(f"{architecture} {name}: {takes['stack']} bytes of stack, {takes['spills']} of spills")
+            if not options.update and (most is None or takes["registers"] > most):
+                faults.append(f"{architecture} {name}: {takes['registers']} registers, at most {most}")
+    if options.update and not faults:
+        table = {one: {name: takes["registers"] for name, takes in kernels.items()} for one, kernels in found.items()}
+        LIMITS.write_text(json.dumps(table, indent=1) + "\n")
+    for fault in faults:
+        print(f"check_cuda: {fault}", file=sys.stderr)
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
