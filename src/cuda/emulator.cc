@@ -436,7 +436,8 @@ void Yield() { run->Yield(); }
 void MeetWarp(const char* primitive, void* lane, void (*compute)(void** lanes)) {
   Thread& self = Self();
   Warp& warp = self.block->warps[static_cast<size_t>(self.warp)];
-  if (warp.arrived > 0 && std::strcmp(warp.op, primitive) != 0) {
+  const bool differs = warp.arrived > 0 && warp.op != primitive;
+  if (differs && std::strcmp(warp.op, primitive) != 0) {
     run->Fail(fmt::format("a warp diverges: {} beside {}", primitive, warp.op));
   }
   warp.op = primitive;

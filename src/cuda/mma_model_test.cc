@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -87,6 +88,53 @@ TEST(MmaModel, TilesAreNearTheExactSum) {
             most = std::max(most, std::fabs(static_cast<double>(a[i][k]) * b[j][k]));
           }
           EXPECT_NEAR(d[i][j], sum, most * 17 * std::ldexp(1.0, -23));
+        }
+      }
+    }
+  }
+}
+
+// The tile's quick way against the plain one, on bits of all kinds.
+TEST(MmaModel, TilesAreChainsOfSteps) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 3000; ++round) {
+    const TensorCore core = round % 2 == 0 ? kHopper : kAmpere;
+    const Operand type = round / 2 % 2 == 0 ? Operand::kBf16 : Operand::kF16;
+    // Wide ranges, narrow ones, subnormals, now and then infinite or no number.
+    const int spread = round % 5;
+    const auto draw = [&] {
+      auto bits = static_cast<uint16_t>(random());
+      const uint16_t exponent = type == Operand::kF16 ? 0x7C00 : 0x7F80;
+      if (spread > 0 && (bits & exponent) == exponent) bits &= 0x87FF;
+      if (spread == 2) bits = static_cast<uint16_t>((bits & ~exponent) | (exponent / 2 & exponent));
+      if (spread == 3) bits &= static_cast<uint16_t>(~exponent);
+      if (spread == 4 && random() % 3 == 0) bits = 0;
+      return OperandValue(bits, type);
+    };
+    float a[16][16], b[8][16], d[16][8], want[16][8];
+    for (auto& row : a) {
+      for (float& x : row) x = draw();
+    }
+    for (auto& row : b) {
+      for (float& x : row) x = draw();
+    }
+    for (int i = 0; i < 16; ++i) {
+      for (int j = 0; j < 8; ++j) {
+        d[i][j] = want[i][j] = round % 7 == 0 ? 0.0F : draw();
+        for (int k = 0; k < 16; k += core.products) {
+          want[i][j] = MmaStep(&a[i][k], &b[j][k], want[i][j], core.products, core.bits, type);
+        }
+      }
+    }
+    MmaTile(core, type, a, b, d);
+    for (int i = 0; i < 16; ++i) {
+      for (int j = 0; j < 8; ++j) {
+        if (std::isnan(want[i][j])) {
+          ASSERT_TRUE(std::isnan(d[i][j]));
+        } else {
+          ASSERT_EQ(std::bit_cast<uint32_t>(d[i][j] + 0.0F),
+                    std::bit_cast<uint32_t>(want[i][j] + 0.0F))
+              << round;
         }
       }
     }

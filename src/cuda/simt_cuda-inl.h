@@ -68,6 +68,12 @@ SIMT_FN void LoadMatrix4(uint32_t (&r)[4], const void* row) {
                : "r"(SharedAddress(row))
                : "memory");
 }
+SIMT_FN void LoadMatrix4Transposed(uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(SharedAddress(row))
+               : "memory");
+}
 SIMT_FN uint32_t Transpose(uint32_t value) {
   uint32_t result;
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(value));

@@ -76,27 +76,41 @@ SIMT_FN float WarpMax(float value) {
   return value;
 }
 
-// Four 8x8 matrices of 16-bit values: lane l gives the address of row l % 8 of matrix l / 8, 16
-// aligned bytes of shared memory. r[i]: of matrix i, row lane / 4, columns 2 (lane % 4) and the next.
-SIMT_FN void LoadMatrix4(uint32_t (&r)[4], const void* row) {
+template <bool kTransposed>
+SIMT_FN void LoadMatrices(const char* name, uint32_t (&r)[4], const void* row) {
   struct Slot {
     const void* row;
     uint32_t* r;
   } slot{row, r};
   if (reinterpret_cast<uintptr_t>(row) % 16 != 0) emulator::Fail("LoadMatrix4 of a row unaligned");
-  emulator::MeetWarp("LoadMatrix4", &slot, [](void** lanes) {
+  emulator::MeetWarp(name, &slot, [](void** lanes) {
     for (int matrix = 0; matrix < 4; ++matrix) {
       std::array<const void*, 8> rows{};
       for (int i = 0; i < 8; ++i) {
         rows[static_cast<size_t>(i)] = static_cast<Slot*>(lanes[8 * matrix + i])->row;
       }
       emulator::CountSharedRows(rows);
+      const auto cell = [&](int at, int column) -> uint32_t {
+        return static_cast<const uint16_t*>(rows[static_cast<size_t>(at)])[column];
+      };
       for (int lane = 0; lane < emulator::kWarpThreads; ++lane) {
-        const auto* const from = static_cast<const uint32_t*>(rows[static_cast<size_t>(lane / 4)]);
-        static_cast<Slot*>(lanes[lane])->r[matrix] = from[lane % 4];
+        const int own = lane / 4, first = 2 * (lane % 4);
+        static_cast<Slot*>(lanes[lane])->r[matrix] =
+            kTransposed ? cell(first, own) | cell(first + 1, own) << 16
+                        : cell(own, first) | cell(own, first + 1) << 16;
       }
     }
   });
+}
+// Four 8x8 matrices of 16-bit values: lane l gives the address of row l % 8 of matrix l / 8, 16
+// aligned bytes of shared memory. r[i]: of matrix i, row lane / 4, columns 2 (lane % 4) and the next.
+SIMT_FN void LoadMatrix4(uint32_t (&r)[4], const void* row) {
+  LoadMatrices<false>("LoadMatrix4", r, row);
+}
+// The same with each matrix transposed: r[i] has of matrix i column lane / 4, rows 2 (lane % 4) and
+// the next.
+SIMT_FN void LoadMatrix4Transposed(uint32_t (&r)[4], const void* row) {
+  LoadMatrices<true>("LoadMatrix4Transposed", r, row);
 }
 
 // An 8x8 matrix of 16-bit values that a warp holds as LoadMatrix4 gives one, transposed.

@@ -95,10 +95,16 @@ TEST_F(SimtTest, MatricesAndTheirConflicts) {
             EXPECT_EQ(r[i] & 0xFFFF, static_cast<uint32_t>(row * 64 + column));
             EXPECT_EQ(r[i] >> 16, static_cast<uint32_t>(row * 64 + column + 1));
           }
+          simt::LoadMatrix4Transposed(r, at(lane % 16, 16 + lane / 16 * 8));
+          for (int i = 0; i < 4; ++i) {
+            const int row = 2 * (lane % 4) + i % 2 * 8, column = 16 + i / 2 * 8 + lane / 4;
+            EXPECT_EQ(r[i] & 0xFFFF, static_cast<uint32_t>(row * 64 + column));
+            EXPECT_EQ(r[i] >> 16, static_cast<uint32_t>((row + 1) * 64 + column));
+          }
         },
         16 * 128);
-    EXPECT_EQ(counters_.shared_requests, 4u);
-    EXPECT_EQ(counters_.shared_waves, swizzles ? 4u : 32u);
+    EXPECT_EQ(counters_.shared_requests, 8u);
+    EXPECT_EQ(counters_.shared_waves, swizzles ? 8u : 64u);
   }
 }
 

@@ -234,6 +234,7 @@ TEST_F(CallParametersTest, WhatWouldBeReadAsAnotherValueIsRefused) {
   EXPECT_FALSE(root("{}"));
   EXPECT_TRUE(root(R"({"type":"object","additionalProperties":{}})"));
   EXPECT_FALSE(CheckCallSchema(R"({"type":"array"})", CallForm::kJson, "tools").ok());
+  EXPECT_EQ(CheckCallSchema("{", CallForm::kJson, "tools").field(), "tools");
   EXPECT_TRUE(CheckCallSchema(R"({"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}})",
                               CallForm::kJson, "tools")
                   .ok());

@@ -128,7 +128,7 @@ Status CheckSpec(const GrammarSpec& spec) {
   return Wrong(spec, "is of no known kind");
 }
 
-// Arguments are an object, whatever else a schema may describe.
+// Arguments are an object, whatever else a schema, which has passed CheckSchema, may describe.
 Status CheckDescribesObject(std::string_view schema, const std::string& field) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(schema));
   JsonObject root;
@@ -143,8 +143,8 @@ Status CheckDescribesObject(std::string_view schema, const std::string& field) {
 
 Status CheckCallSchema(std::string_view schema, CallForm form, const std::string& field) {
   if (schema.empty()) return Status::Ok();
-  PENSTOCK_RETURN_IF_ERROR(CheckDescribesObject(schema, field));
   PENSTOCK_RETURN_IF_ERROR(CheckSchema(schema, field));
+  PENSTOCK_RETURN_IF_ERROR(CheckDescribesObject(schema, field));
   if (form == CallForm::kJson) return Status::Ok();
   return ReadCallParameters(schema, field).status();
 }

@@ -1,0 +1,222 @@
+// Attention of encoders by tensor cores: softmax(q k^T / sqrt(d)) v, each sequence by itself.
+//
+// A block takes a head and 64 queries of a sequence, four warps of 16 each; keys come in tiles of 64
+// by their position in the sequence, two stages in shared memory. Scores are float, probabilities
+// are rounded to the operands' type before they are multiplied; a row's maximum and sum follow the
+// tiles in order (online softmax, arXiv 1805.02867). So a row's bits depend on its sequence alone.
+#pragma once
+
+#include "cuda/simt.h"
+
+namespace penstock::cuda {
+
+struct AttentionTile {
+  int first;   // row of the sequence's first token
+  int length;  // tokens of the sequence
+  int query;   // the first of 64 queries, within the sequence
+};
+
+struct AttentionArgs {
+  const uint16_t* qkv;         // [rows, stride]: q of all heads, k of all heads, v of all heads
+  uint16_t* y;                 // [rows, heads * d]
+  const AttentionTile* tiles;  // one for each block row
+  const int* tile_count;       // on the device
+  int stride;                  // values, a multiple of 8
+  int heads;
+  int window;  // keys on each side that a query sees; 0: all
+  float scale;
+};
+
+template <int kDepth, bool kHalf>
+struct Attention {
+  static constexpr int kThreads = 128;
+  static constexpr int kTile = 64;  // queries, and keys
+  static constexpr int kRowBytes = 2 * kDepth;
+  static constexpr int kTileBytes = kTile * kRowBytes;
+  static constexpr int kSharedBytes = 5 * kTileBytes;  // queries, two stages of keys and values
+  static constexpr int kSteps = kDepth / 16;
+
+  // Where 16 bytes lie in a tile: eight rows that are read at once share no banks.
+  static SIMT_FN int Place(int row, int column) {
+    const int turn = kRowBytes >= 128 ? row % 8 : row / 2 % 4;
+    return row * kRowBytes + 16 * (column ^ turn);
+  }
+
+  static SIMT_FN void Load(const AttentionArgs& a, char* to, const AttentionTile& tile, int first,
+                           int offset) {
+    for (int i = simt::ThreadX(); i < kTile * kDepth / 8; i += kThreads) {
+      const int row = i / (kDepth / 8), column = i % (kDepth / 8);
+      const bool valid = first + row < tile.length;
+      const uint16_t* const from =
+          a.qkv + static_cast<int64_t>(tile.first + first + row) * a.stride + offset + 8 * column;
+      simt::CopyAsync16(to + Place(row, column), valid ? from : a.qkv, valid);
+    }
+  }
+
+  static SIMT_FN void Product(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    if constexpr (kHalf) {
+      simt::MmaHalf(d, a, b0, b1);
+    } else {
+      simt::Mma(d, a, b0, b1);
+    }
+  }
+  static SIMT_FN uint32_t Pack(float low, float high) {
+    return kHalf ? simt::PackHalf(low, high) : simt::PackBf16(low, high);
+  }
+
+  // The scores of a warp's 16 queries and 64 keys: [8 columns each][row g: 0, 1; row g + 8: 2, 3].
+  using Scores = float[8][4];
+  using Outputs = float[kDepth / 8][4];
+
+  static SIMT_FN void Score(const uint32_t (&q)[kSteps][4], const char* keys, Scores& scores) {
+    const int lane = simt::Lane();
+    SIMT_UNROLL
+    for (int pair = 0; pair < 4; ++pair) {
+      SIMT_UNROLL
+      for (int i = 0; i < 4; ++i) scores[2 * pair][i] = scores[2 * pair + 1][i] = 0;
+      SIMT_UNROLL
+      for (int step = 0; step < kSteps; ++step) {
+        uint32_t k[4];
+        simt::LoadMatrix4(
+            k, keys + Place(pair * 16 + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
+        Product(scores[2 * pair], q[step], k[0], k[1]);
+        Product(scores[2 * pair + 1], q[step], k[2], k[3]);
+      }
+    }
+  }
+
+  static SIMT_FN void Weigh(const Scores& weights, const char* values, Outputs& out) {
+    const int lane = simt::Lane();
+    SIMT_UNROLL
+    for (int step = 0; step < 4; ++step) {
+      const uint32_t p[4] = {Pack(weights[2 * step][0], weights[2 * step][1]),
+                             Pack(weights[2 * step][2], weights[2 * step][3]),
+                             Pack(weights[2 * step + 1][0], weights[2 * step + 1][1]),
+                             Pack(weights[2 * step + 1][2], weights[2 * step + 1][3])};
+      SIMT_UNROLL
+      for (int part = 0; part < kSteps; ++part) {
+        uint32_t v[4];
+        simt::LoadMatrix4Transposed(v, values + Place(step * 16 + lane % 16, 2 * part + lane / 16));
+        Product(out[2 * part], p, v[0], v[1]);
+        Product(out[2 * part + 1], p, v[2], v[3]);
+      }
+    }
+  }
+
+  static SIMT_FN void Run(const AttentionArgs& a) {
+    simt::LaunchDependents();
+    simt::WaitForPrerequisites();
+    if (simt::BlockY() >= *a.tile_count) return;
+    const AttentionTile tile = a.tiles[simt::BlockY()];
+    const int head = simt::BlockX(), lane = simt::Lane(), warp = simt::WarpIndex();
+    char* const queries = simt::Shared<char>();
+    char* const stages = queries + kTileBytes;
+    const int width = a.heads * kDepth;
+    const auto load = [&](int first, int stage) {
+      Load(a, stages + 2 * stage * kTileBytes, tile, first, width + head * kDepth);
+      Load(a, stages + (2 * stage + 1) * kTileBytes, tile, first, 2 * width + head * kDepth);
+    };
+    // Keys that some query of the tile sees.
+    const int begin =
+        a.window > 0 && tile.query > a.window ? (tile.query - a.window) / kTile * kTile : 0;
+    const int last = tile.query + kTile + a.window;
+    const int end = a.window > 0 && last < tile.length ? last : tile.length;
+    Load(a, queries, tile, tile.query, head * kDepth);
+    load(begin, 0);
+    simt::CommitCopies();
+
+    uint32_t q[kSteps][4];
+    Outputs out = {};
+    float most[2] = {simt::FloatOf(0xFF800000), simt::FloatOf(0xFF800000)};
+    float sums[2] = {0, 0};
+    int stage = 0;
+    for (int first = begin; first < end; first += kTile, stage ^= 1) {
+      if (first + kTile < end) load(first + kTile, stage ^ 1);
+      simt::CommitCopies();
+      simt::WaitCopies<1>();
+      simt::Sync();
+      if (first == begin) {
+        SIMT_UNROLL
+        for (int step = 0; step < kSteps; ++step) {
+          simt::LoadMatrix4(q[step], queries + Place(warp * 16 + lane % 16, 2 * step + lane / 16));
+        }
+      }
+      Scores scores;
+      Score(q, stages + 2 * stage * kTileBytes, scores);
+      Soften(a, tile, first, warp, lane, scores, most, sums, out);
+      Weigh(scores, stages + (2 * stage + 1) * kTileBytes, out);
+      simt::Sync();  // before the stage is written again
+    }
+    Store(a, tile, head, warp, lane, sums, out);
+  }
+
+  // Scores become weights; what was summed before follows the new maximum.
+  static SIMT_FN void Soften(const AttentionArgs& a, const AttentionTile& tile, int first, int warp,
+                             int lane, Scores& scores, float (&most)[2], float (&sums)[2],
+                             Outputs& out) {
+    const float none = simt::FloatOf(0xFF800000);
+    float next[2] = {most[0], most[1]};
+    SIMT_UNROLL
+    for (int n = 0; n < 8; ++n) {
+      SIMT_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int query = tile.query + warp * 16 + lane / 4 + i / 2 * 8;
+        const int key = first + n * 8 + 2 * (lane % 4) + i % 2;
+        const int apart = query > key ? query - key : key - query;
+        const bool seen = key < tile.length && (a.window == 0 || apart <= a.window);
+        scores[n][i] = seen ? scores[n][i] * a.scale : none;
+        next[i / 2] = next[i / 2] > scores[n][i] ? next[i / 2] : scores[n][i];
+      }
+    }
+    float factor[2];
+    SIMT_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      SIMT_UNROLL
+      for (int mask = 2; mask > 0; mask /= 2) {
+        const float other = simt::ShuffleXor(next[half], mask);
+        next[half] = next[half] > other ? next[half] : other;
+      }
+      factor[half] = next[half] == most[half] ? 1.0F : simt::Exp(most[half] - next[half]);
+      most[half] = next[half];
+    }
+    float more[2] = {0, 0};
+    SIMT_UNROLL
+    for (int n = 0; n < 8; ++n) {
+      SIMT_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const float score = scores[n][i];
+        scores[n][i] = score == none ? 0.0F : simt::Exp(score - most[i / 2]);
+        more[i / 2] += scores[n][i];
+      }
+    }
+    SIMT_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      SIMT_UNROLL
+      for (int mask = 2; mask > 0; mask /= 2) more[half] += simt::ShuffleXor(more[half], mask);
+      sums[half] = simt::Fma(sums[half], factor[half], more[half]);
+    }
+    SIMT_UNROLL
+    for (int n = 0; n < kDepth / 8; ++n) {
+      SIMT_UNROLL
+      for (int i = 0; i < 4; ++i) out[n][i] *= factor[i / 2];
+    }
+  }
+
+  static SIMT_FN void Store(const AttentionArgs& a, const AttentionTile& tile, int head, int warp,
+                            int lane, const float (&sums)[2], const Outputs& out) {
+    SIMT_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int query = tile.query + warp * 16 + lane / 4 + half * 8;
+      if (query >= tile.length) continue;
+      auto* const row = reinterpret_cast<uint32_t*>(
+          a.y + static_cast<int64_t>(tile.first + query) * a.heads * kDepth + head * kDepth);
+      SIMT_UNROLL
+      for (int n = 0; n < kDepth / 8; ++n) {
+        row[n * 4 + lane % 4] = Pack(simt::Divide(out[n][2 * half], sums[half]),
+                                     simt::Divide(out[n][2 * half + 1], sums[half]));
+      }
+    }
+  }
+};
+
+}  // namespace penstock::cuda
