@@ -340,7 +340,7 @@ REFUSED = [
     ({"guided_regex": "a+", "tools": TOOLS}, "guided_regex"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": {"type": "function", "function": {"name": "no_such_tool"}}, "tools": TOOLS}, "tool_choice"),
-    ({"functions": [{"name": "f"}]}, "functions"),
+    ({"functions": [{"name": ""}]}, "functions[0].name"),
     ({"audio": {"voice": "x"}}, "audio"),
     ({"modalities": ["text", "audio"]}, "modalities"),
     ({"min_tokens": 3, "max_tokens": 2}, "min_tokens"),

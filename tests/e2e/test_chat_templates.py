@@ -102,17 +102,17 @@ def test_a_marker_is_text_at_its_place(start, tmp_path):
     folder = copy(tmp_path / "tools", chat_template='{# <tool_call> "arguments" #}Say')
     text = (folder / "tokenizer.json").read_text()
     assert "<|turn|>" in text
-    (folder / "tokenizer.json").write_text(text.replace("<|turn|>", "<tool_call>"))
+    (folder / "tokenizer.json").write_text(text.replace("<|turn|>", "</tool_call>"))
     server = start("--model", f"tools={folder}")
-    marker = server.post("/tokenize", {"inputs": "<tool_call>", "add_special_tokens": False}).json()[0][0]
+    marker = server.post("/tokenize", {"inputs": "</tool_call>", "add_special_tokens": False}).json()[0][0]
     assert marker["special"] is True
-    # A sequence of markers and nothing else: no call that can be read, so text.
+    # The ends of calls and nothing else: text. (What begins as a call would be held to be one.)
     body = {"messages": HELLO, "tools": TOOLS, "temperature": 0, "max_tokens": 3, "logit_bias": {str(marker["id"]): 100}}
     def content(**more):
         return whole(server, **body, **more)["choices"][0]["message"]["content"]
-    assert content() == "<tool_call>" * 3
-    assert content(stop="call><tool") == "<tool_"
-    assert content(stop="l><tool_call><t") == "<tool_cal"
+    assert content() == "</tool_call>" * 3
+    assert content(stop="call></tool") == "</tool_"
+    assert content(stop="l></tool_call></t") == "</tool_cal"
     # Where a reply is not read for calls, special tokens stay out of it.
     plain = whole(server, "/v1/completions", prompt="x", max_tokens=3, temperature=0, logit_bias=body["logit_bias"])
     assert plain["choices"][0]["text"] == ""
