@@ -148,7 +148,7 @@ class Walks {
       if (delta.kind == Kind::kCallEnd) complete = delta.complete;
     }
     if (complete) return arguments;
-    return Status::Internal("a text is no call: " + text);
+    return Status::Internal("the reply parser finds no complete call in: " + text);
   }
 
   // A text by chance; false: it is longer than it may be.

@@ -48,7 +48,7 @@ def main():
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
     options = parser.parse_args()
     if not shutil.which(options.nvcc):
-        print("check_cuda: NOTHING IS CHECKED: there is no nvcc here")
+        print("check_cuda: SKIPPED: nvcc was not found")
         return
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = dict(zip(ARCHITECTURES, pool.map(lambda one: compiled(options.nvcc, one), ARCHITECTURES)))

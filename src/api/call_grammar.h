@@ -18,11 +18,10 @@ enum class CallUse {
 };
 
 // Calls of the request's tools, or of the one that it requires, in the model's own form. `model`: its
-// name, for messages. No way to call (CallSpec::ways): a text cannot be held to calls in this form
-// (kInText alone). A tool whose parameters no grammar has is an error, but for kInText: it is called
-// with any object then.
-// kInvalidArgument, with a field: there are no tools, none of the required name, or the model's form
-// has no grammar.
+// name, for messages. With kInText a tool whose schema cannot be enforced takes any object, and
+// CallSpec::ways is empty where the text cannot be held to calls at all.
+// Returns kInvalidArgument with a field: no tool has the required name, the name of a tool does not
+// fit the model's form, the schemas are too large, or the model's form is not known.
 Expected<grammar::GrammarSpec> CallGrammar(const TextRequest& request,
                                            const reply::ReplyFormat& format, CallUse use,
                                            const std::string& model);

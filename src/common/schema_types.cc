@@ -18,17 +18,6 @@ unsigned NamedType(std::string_view name) {
   return name == "string" ? unsigned{kSchemaString} : 0;
 }
 
-// What "#/$defs/name" in `root` is; missing: nothing.
-JsonElement Definition(const JsonObject& root, std::string_view pointer) {
-  JsonElement at;
-  if (!pointer.starts_with("#/")) return at;
-  pointer.remove_prefix(2);
-  const size_t slash = std::min(pointer.find('/'), pointer.size());
-  JsonObject definitions;
-  if (slash == pointer.size() || !root[pointer.substr(0, slash)].Get(&definitions)) return at;
-  return definitions[pointer.substr(slash + 1)];
-}
-
 // *left: schemas that may be looked at.
 unsigned Types(const JsonObject& root, JsonElement value, int* left) {
   JsonObject schema;
@@ -36,7 +25,7 @@ unsigned Types(const JsonObject& root, JsonElement value, int* left) {
   unsigned types = 0;
   std::string_view name;
   JsonArray list;
-  if (schema["$ref"].Get(&name)) return Types(root, Definition(root, name), left);
+  if (schema["$ref"].Get(&name)) return Types(root, SchemaDefinition(root, name), left);
   if (schema["allOf"].Get(&list) && list.size() == 1) return Types(root, *list.begin(), left);
   if (schema["type"].Get(&name)) types |= NamedType(name);
   if (schema["type"].Get(&list)) {
@@ -82,6 +71,18 @@ unsigned SchemaTypeOf(JsonElement value) {
       break;
   }
   return 0;
+}
+
+JsonElement SchemaDefinition(const JsonObject& root, std::string_view pointer) {
+  JsonElement at;
+  if (!pointer.starts_with("#/")) return at;
+  pointer.remove_prefix(2);
+  const size_t slash = std::min(pointer.find('/'), pointer.size());
+  JsonObject definitions;
+  if (slash == pointer.size() || !root[pointer.substr(0, slash)].Get(&definitions)) return at;
+  const std::string_view name = pointer.substr(slash + 1);
+  // Deeper pointers and escapes are not followed.
+  return name.find_first_of("/~%") == std::string_view::npos ? definitions[name] : at;
 }
 
 unsigned AdmittedTypes(const JsonObject& root, JsonElement schema) {

@@ -1,6 +1,8 @@
 // The types of values that a JSON Schema admits, as far as it says so in plain words.
 #pragma once
 
+#include <string_view>
+
 #include "common/json.h"
 
 namespace penstock {
@@ -18,6 +20,9 @@ enum SchemaType : unsigned {
 
 // The type of a value; 0: it is missing.
 unsigned SchemaTypeOf(JsonElement value);
+
+// What "#/$defs/name" is in `root`; missing: nothing, or a pointer of another form.
+JsonElement SchemaDefinition(const JsonObject& root, std::string_view pointer);
 
 // By "type", a list of them, "anyOf", "oneOf", one "allOf", "enum", "const", "nullable", and "$ref"
 // to a definition in `root`; without any of them by "properties" and "items". 0: it does not say.

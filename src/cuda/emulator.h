@@ -46,7 +46,7 @@ struct LaunchOptions {
       false;              // they read their source when they are waited for, not when they are made
   bool together = false;  // all blocks at once, for kernels in which blocks wait for each other
   // The kernel before, which has not ended when this one begins: called once no thread of the first
-  // block can go on without it. Empty: there is none.
+  // block can go on without it. May be empty.
   std::function<void()> before;
 };
 

@@ -31,8 +31,8 @@ class EmulatorTest : public testing::Test {
   }
 };
 
-// Runs a program in all ways; its first fault, or "" where there is none. `run` launches, and says
-// whether the results are right.
+// Calls `run` with every order of waking, early and late copies and eight seeds. `run` launches a
+// kernel and compares its results. Returns the message of the first error, or "".
 std::string FirstFault(const std::function<Status(const LaunchOptions&)>& run) {
   for (const WakeOrder order :
        {WakeOrder::kFirst, WakeOrder::kLast, WakeOrder::kRandom, WakeOrder::kWarps}) {

@@ -228,8 +228,9 @@ bool DecodeScheduler::Impl::TakeTurn() {
 
 bool DecodeScheduler::Impl::StepOnce() {
   TakeInbox();
-  EndDead(Now());
-  GiveGrammars(Now());
+  const Clock::time_point now = Now();
+  EndDead(now);
+  GiveGrammars(now);
   if (OnlyGrammarsAreAwaited()) {
     awaits_grammars = true;
     turn.Drop();

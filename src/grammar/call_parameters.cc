@@ -71,7 +71,6 @@ class Reader {
   Status AddString(const JsonObject& schema);
   Status AddJson(const std::string& schema);
   Status Finish();
-  bool Resolve(std::string_view pointer, JsonElement* schema) const;
 
   const std::string& field_;
   JsonObject root_;
@@ -144,20 +143,6 @@ Status Reader::ReadParameter(std::string_view key, JsonElement schema, bool requ
   return Status::Ok();
 }
 
-// Follows "#/$defs/name".
-bool Reader::Resolve(std::string_view pointer, JsonElement* schema) const {
-  if (!pointer.starts_with("#/")) return false;
-  pointer.remove_prefix(2);
-  const size_t slash = pointer.find('/');
-  if (slash == std::string_view::npos) return false;
-  JsonObject definitions;
-  if (!root_[pointer.substr(0, slash)].Get(&definitions)) return false;
-  const std::string_view name = pointer.substr(slash + 1);
-  if (name.find_first_of("/~%") != std::string_view::npos) return false;
-  *schema = definitions[name];
-  return !schema->missing();
-}
-
 Status Reader::Add(JsonElement schema) {
   JsonObject object;
   if (++schemas_ > kSchemasMax) return Wrong("has so large a choice that it ");
@@ -181,11 +166,9 @@ Status Reader::Add(JsonElement schema) {
   if (form.empty()) return AddTyped(object);
   if (form == "$ref") {
     std::string_view pointer;
-    JsonElement target;
-    if (!object["$ref"].Get(&pointer) || !Resolve(pointer, &target)) {
-      return Wrong("has a '$ref' that ");
-    }
-    return Add(target);
+    const JsonElement target =
+        object["$ref"].Get(&pointer) ? SchemaDefinition(root_, pointer) : JsonElement();
+    return target.missing() ? Wrong("has a '$ref' that ") : Add(target);
   }
   if (form == "enum" && object["enum"].Get(&list)) return AddValues(list);
   if (form == "const") {

@@ -9,15 +9,8 @@
 namespace penstock::grammar {
 namespace {
 
-class CallParametersTest : public testing::Test {
+class CallParametersTest : public CompilerFixture {
  protected:
-  void SetUp() override {
-    if (!HasGrammars()) GTEST_SKIP() << "built without XGrammar";
-    auto made = MakeGrammarCompiler(ByteVocabulary());
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    compiler_ = *std::move(made);
-  }
-
   void Use(const std::string& schema) {
     GrammarSpec spec;
     spec.kind = GrammarKind::kCalls;
@@ -50,7 +43,6 @@ class CallParametersTest : public testing::Test {
                            CallForm::kParameters, "tools");
   }
 
-  std::unique_ptr<GrammarCompiler> compiler_;
   std::shared_ptr<const Grammar> grammar_;
 };
 

@@ -40,4 +40,16 @@ inline bool Takes(const Grammar& grammar, std::string_view text) {
   return Allows(mask, kEnd);
 }
 
+// A compiler for that vocabulary. Skips where the program has none.
+class CompilerFixture : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasGrammars()) GTEST_SKIP() << "built without XGrammar";
+    auto made = MakeGrammarCompiler(ByteVocabulary());
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    compiler_ = *std::move(made);
+  }
+  std::unique_ptr<GrammarCompiler> compiler_;
+};
+
 }  // namespace penstock::grammar

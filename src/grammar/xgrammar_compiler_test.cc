@@ -6,15 +6,8 @@
 namespace penstock::grammar {
 namespace {
 
-class CompilerTest : public testing::Test {
+class CompilerTest : public CompilerFixture {
  protected:
-  void SetUp() override {
-    if (!HasGrammars()) GTEST_SKIP() << "built without XGrammar";
-    auto made = MakeGrammarCompiler(ByteVocabulary());
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    compiler_ = *std::move(made);
-  }
-
   std::shared_ptr<const Grammar> Compile(GrammarKind kind, const std::string& text) {
     const GrammarSpec spec{kind, text, {}, "field"};
     const Status checked = CheckSpec(spec);
@@ -27,8 +20,6 @@ class CompilerTest : public testing::Test {
     const auto made = Compile(kind, grammar);
     return made != nullptr && grammar::Takes(*made, text);
   }
-
-  std::unique_ptr<GrammarCompiler> compiler_;
 };
 
 // The library's automaton of a pattern takes "//" for this one.
