@@ -126,7 +126,7 @@ class GenerateRun : public std::enable_shared_from_this<GenerateRun> {
     }
     auto pending = std::make_shared<generate::PendingGrammar>();
     // What cannot be held to is an error, but for calls inside of a text.
-    const bool required = !grammar_.holds_calls();
+    const bool required = grammar_.calls == nullptr;
     has_grammar_ = !required;
     // A request that has ended waits for no compiler.
     model_->GetGrammar(
@@ -376,8 +376,10 @@ Status GenerateRun::HoldCalls() {
   request_->grammar = std::move(spec);
   if (use == CallUse::kInText) {
     auto markup = reply::CallMarkupOf(format);
-    grammar_.triggers = std::move(markup->triggers);
-    if (markup->names_trigger) grammar_.line_triggers = CallBegins(request_->grammar->calls);
+    auto triggers = std::make_shared<generate::CallTriggers>();
+    triggers->anywhere = std::move(markup->triggers);
+    if (markup->names_trigger) triggers->line_begin = CallBegins(request_->grammar->calls);
+    grammar_.calls = std::move(triggers);
   }
   return Status::Ok();
 }

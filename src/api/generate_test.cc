@@ -400,7 +400,8 @@ TEST_F(CallsInTextTest, AreHeldFromWhereTheyBegin) {
              {"g", R"({"type":"array","uniqueItems":true})"}});
   const generate::GrammarUse& use = model_->jobs[0]->grammar;
   EXPECT_EQ(use.grammar, model_->grammar);
-  EXPECT_EQ(use.triggers, std::vector<std::string>{"<tool_call>"});
+  ASSERT_NE(use.calls, nullptr);
+  EXPECT_EQ(use.calls->anywhere, std::vector<std::string>{"<tool_call>"});
   ASSERT_EQ(model_->specs.size(), 1u);
   const grammar::CallSpec& calls = model_->specs[0].calls;
   EXPECT_FALSE(calls.several) << "each is held by itself";

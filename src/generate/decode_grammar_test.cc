@@ -249,6 +249,12 @@ TEST_F(DecodeGrammarTest, ATokenThatIsNotAllowedIsAnError) {
 
 // --- Calls inside of free text ----------------------------------------------------------------
 
+std::shared_ptr<const CallTriggers> Calls(std::vector<std::string> anywhere,
+                                          std::vector<std::string> line_begin = {}) {
+  return std::make_shared<const CallTriggers>(
+      CallTriggers{std::move(anywhere), std::move(line_begin)});
+}
+
 // What `text` leaves allowed, letter by letter: '.' any token, '!' none but ends, else the letters.
 std::vector<std::string> AllowedAlong(TextConstraint* made, const std::string& text) {
   std::vector<std::string> all;
@@ -271,7 +277,7 @@ using Alls = std::vector<std::string>;
 TEST_F(DecodeGrammarTest, ACallInATextIsHeldUntilItEnds) {
   GrammarUse use;
   use.grammar = std::make_shared<PatternGrammar>("cabz");
-  use.triggers = {"ca"};
+  use.calls = Calls({"ca"});
   auto made = TextConstraint::Make(tiny_.model(), use);
   ASSERT_TRUE(made.ok());
   EXPECT_TRUE(made->allowed().empty());
@@ -283,7 +289,7 @@ TEST_F(DecodeGrammarTest, ACallInATextIsHeldUntilItEnds) {
 TEST_F(DecodeGrammarTest, ATriggerMayStandBeforeACall) {
   GrammarUse use;
   use.grammar = std::make_shared<PatternGrammar>("xyz");
-  use.triggers = {"ca"};
+  use.calls = Calls({"ca"});
   auto made = TextConstraint::Make(tiny_.model(), use);
   ASSERT_TRUE(made.ok());
   EXPECT_EQ(AllowedAlong(&*made, "caxyzq"), (Alls{".", "x", "y", "z", ".", "."}));
@@ -292,7 +298,7 @@ TEST_F(DecodeGrammarTest, ATriggerMayStandBeforeACall) {
 TEST_F(DecodeGrammarTest, TriggersOfLinesAreNoneInTheMidst) {
   GrammarUse use;
   use.grammar = std::make_shared<PatternGrammar>("cabz");
-  use.line_triggers = {"ca"};
+  use.calls = Calls({}, {"ca"});
   auto made = TextConstraint::Make(tiny_.model(), use);
   ASSERT_TRUE(made.ok());
   EXPECT_EQ(AllowedAlong(&*made, "cabzcabz"), (Alls{".", "b", "z", ".", ".", "b", "z", "."}));
@@ -303,7 +309,7 @@ TEST_F(DecodeGrammarTest, TriggersOfLinesAreNoneInTheMidst) {
 TEST_F(DecodeGrammarTest, WhatThinkingHasIsNoCall) {
   GrammarUse use;
   use.grammar = std::make_shared<PatternGrammar>("cabz");
-  use.triggers = {"ca"};
+  use.calls = Calls({"ca"});
   use.think_begin = "<s>";
   use.think_end = "qz";
   auto made = TextConstraint::Make(tiny_.model(), use);
@@ -316,7 +322,7 @@ TEST_F(DecodeGrammarTest, CallsInTextsOfTheScheduler) {
   Start();
   for (uint32_t seed = 1; seed < 8; ++seed) {
     auto job = Held("ehello", 2 * seed, 200);
-    job->grammar.triggers = {"e"};
+    job->grammar.calls = Calls({"e"});
     const auto got = Submit(std::move(job));
     ASSERT_TRUE(got->Wait().ok());
     const std::string& text = got->got().text;
@@ -334,13 +340,13 @@ TEST_F(DecodeGrammarTest, CallsInTextsOfTheScheduler) {
 TEST_F(DecodeGrammarTest, ThinkingThatBeginsWithSeveralTokensHasNoCall) {
   GrammarUse use;
   use.grammar = std::make_shared<PatternGrammar>("cabz");
-  use.triggers = {"ca"};
+  use.calls = Calls({"ca"});
   use.think_begin = "tcax";
   use.think_end = "qz";
   auto made = TextConstraint::Make(tiny_.model(), use);
   ASSERT_TRUE(made.ok());
   EXPECT_EQ(AllowedAlong(&*made, "xtca"), (Alls{".", ".", ".", "b"})) << "not at the begin";
-  use.triggers = {"cab"};
+  use.calls = Calls({"cab"});
   made = TextConstraint::Make(tiny_.model(), use);
   EXPECT_EQ(AllowedAlong(&*made, "tcaxcabqzcab"),
             (Alls{".", ".", ".", ".", ".", ".", ".", ".", ".", ".", ".", "z"}));
@@ -444,7 +450,7 @@ TEST_F(DecodeGrammarTest, ATextWithCallsGivesALateGrammarUp) {
     job->sampling.ignore_eos = true;
     job->grammar.grammar = nullptr;
     job->grammar.pending = last = std::make_shared<PendingGrammar>();
-    if (calls) job->grammar.triggers = {"ca"};
+    if (calls) job->grammar.calls = Calls({"ca"});
     got.push_back(Submit(std::move(job)));
   }
   RunAll();

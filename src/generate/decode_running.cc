@@ -378,7 +378,7 @@ void DecodeScheduler::Impl::GiveGrammars(Clock::time_point now) {
     if (!use.pending->ready()) {
       // Calls inside of a text are not worth a long wait.
       const bool gives_up =
-          use.holds_calls() && now - sequence->owner->submitted > kCallGrammarWait;
+          use.calls != nullptr && now - sequence->owner->submitted > kCallGrammarWait;
       if (gives_up && (is_parked || sequence->rows_left() == 0)) sequence->awaits_grammar = false;
       return !sequence->awaits_grammar;
     }

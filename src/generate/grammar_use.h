@@ -28,6 +28,13 @@ class PendingGrammar {
   std::atomic<bool> ready_{false};
 };
 
+// What begins a call in a text. Shared by all texts of a request.
+struct CallTriggers {
+  std::vector<std::string> anywhere;  // the grammar begins with it, or behind it
+  std::vector<std::string>
+      line_begin;  // at the begin of a line, or behind a call; the grammar's own
+};
+
 struct GrammarUse {
   std::shared_ptr<const grammar::Grammar> grammar;  // null: any text
   // Not null: the grammar comes later. The prompt is computed meanwhile.
@@ -36,12 +43,9 @@ struct GrammarUse {
   // think.
   std::string think_begin, think_end;
   bool begins_thinking = false;  // the prompt ends inside of a thinking block
-  // Any of them not empty: the text is free, and the grammar is that of calls inside of it. It
-  // holds from where one of these texts comes until it ends; from there on the text is free again.
-  // The grammar may begin with one of `triggers`, or behind it. It begins with one of
-  // `line_triggers`, which count at the begin of a line alone, or behind a call.
-  std::vector<std::string> triggers, line_triggers;
-  bool holds_calls() const { return !triggers.empty() || !line_triggers.empty(); }
+  // Not null: the text is free, and the grammar is that of calls inside of it. It holds from where
+  // one of these texts comes until it ends; from there on the text is free again.
+  std::shared_ptr<const CallTriggers> calls;
 };
 
 }  // namespace penstock::generate

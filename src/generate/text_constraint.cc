@@ -40,14 +40,16 @@ Expected<TextConstraint> TextConstraint::Make(const TextModel& model, const Gram
   made.mask_.resize(grammar::MaskWords(VocabularyOf(model)));
   if (!use.think_begin.empty()) made.think_token_ = model.tokenizer->TokenToId(use.think_begin);
   made.tail_max_ = kTriggerTail;
-  for (const std::string& trigger : use.line_triggers) {
-    made.tail_max_ = std::max(made.tail_max_, kTriggerTail + trigger.size());
+  if (use.calls != nullptr) {
+    for (const std::string& trigger : use.calls->line_begin) {
+      made.tail_max_ = std::max(made.tail_max_, kTriggerTail + trigger.size());
+    }
   }
   if (use.begins_thinking && !use.think_end.empty()) {
     made.state_ = State::kThinking;
     return made;
   }
-  if (use.holds_calls()) {
+  if (use.calls != nullptr) {
     made.BeginFree();
     return made;
   }
@@ -81,7 +83,7 @@ Status TextConstraint::Follow() {
     ends += grammar::Allows(mask_, id) ? 1 : 0;
   complete_ = all == ends;
   // A call in a text is written in the model's own tokens.
-  may_be_forced_ = !use_.holds_calls() && ends == 0 && all <= kForcedTokensMax;
+  may_be_forced_ = use_.calls == nullptr && ends == 0 && all <= kForcedTokensMax;
   return Status::Ok();
 }
 
@@ -107,7 +109,7 @@ Status TextConstraint::Accept(int32_t id, std::string_view piece) {
       break;
   }
   const Status status = AcceptHeld(id);
-  if (!use_.holds_calls()) return status;
+  if (use_.calls == nullptr) return status;
   // Behind a call, or where one goes wrong, the text is free.
   if (!status.ok() || complete_) BeginFree();
   return Status::Ok();
@@ -144,7 +146,7 @@ Status TextConstraint::AcceptThinking(std::string_view piece) {
     if (tail_.size() > kept) tail_.erase(0, tail_.size() - kept);
     return Status::Ok();
   }
-  if (use_.holds_calls()) {
+  if (use_.calls != nullptr) {
     BeginFree();
     return Status::Ok();
   }
@@ -214,7 +216,7 @@ bool TextConstraint::BeginsThinking(std::string_view bytes) {
 
 size_t TextConstraint::FindTrigger(size_t* size) const {
   size_t first = std::string::npos;
-  for (const std::string& trigger : use_.triggers) {
+  for (const std::string& trigger : use_.calls->anywhere) {
     const size_t at = tail_.find(trigger);
     if (at >= first) continue;
     first = at;
@@ -226,7 +228,7 @@ size_t TextConstraint::FindTrigger(size_t* size) const {
     if (at >= std::min(first, tail_.size())) continue;
     const std::string_view text = std::string_view(tail_).substr(at);
     const auto begins = [&](const std::string& trigger) { return text.starts_with(trigger); };
-    if (std::ranges::none_of(use_.line_triggers, begins)) continue;
+    if (std::ranges::none_of(use_.calls->line_begin, begins)) continue;
     *size = 0;
     return at;
   }
