@@ -375,9 +375,9 @@ Status GenerateRun::HoldCalls() {
   if (spec.calls.ways.empty()) return Status::Ok();
   request_->grammar = std::move(spec);
   if (use == CallUse::kInText) {
-    auto markup = reply::CallMarkupOf(format);
-    auto triggers = std::make_shared<generate::CallTriggers>();
-    triggers->anywhere = std::move(markup->triggers);
+    const auto markup = reply::CallMarkupOf(format);
+    auto triggers =
+        std::make_shared<generate::CallTriggers>(generate::CallTriggers{markup->triggers, {}});
     if (markup->names_trigger) triggers->line_begin = CallBegins(request_->grammar->calls);
     grammar_.calls = std::move(triggers);
   }
