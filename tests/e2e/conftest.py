@@ -248,7 +248,7 @@ def raw_post(path, body, *headers):
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
 
 
-def wait_for(condition, timeout=5):
+def wait_for(condition, timeout=30):
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         if condition():
