@@ -6,28 +6,20 @@
 // tiles in order (online softmax, arXiv 1805.02867). So a row's bits depend on its sequence alone.
 #pragma once
 
+#include "cuda/kernels.h"
 #include "cuda/simt.h"
 
 namespace penstock::cuda {
 
-struct AttentionTile {
-  int first;   // row of the sequence's first token
-  int length;  // tokens of the sequence
-  int query;   // the first of 64 queries, within the sequence
-};
+// What a relative bias adds to the score of a key.
+SIMT_FN float BiasOf(const RelativeBias& bias, int head, int query, int key) {
+  int apart = key - query;
+  if (apart < -bias.reach) apart = -bias.reach;
+  if (apart > bias.reach) apart = bias.reach;
+  return bias.table[static_cast<int64_t>(head) * (2 * bias.reach + 1) + apart + bias.reach];
+}
 
-struct AttentionArgs {
-  const uint16_t* qkv;         // [rows, stride]: q of all heads, k of all heads, v of all heads
-  uint16_t* y;                 // [rows, heads * d]
-  const AttentionTile* tiles;  // one for each block row
-  const int* tile_count;       // on the device
-  int stride;                  // values, a multiple of 8
-  int heads;
-  int window;  // keys on each side that a query sees; 0: all
-  float scale;
-};
-
-template <int kDepth, bool kHalf>
+template <int kDepth, bool kHalf, bool kBias>
 struct Attention {
   static constexpr int kThreads = 128;
   static constexpr int kTile = 64;  // queries, and keys
@@ -107,7 +99,8 @@ struct Attention {
     simt::LaunchDependents();
     simt::WaitForPrerequisites();
     if (simt::BlockY() >= *a.tile_count) return;
-    const AttentionTile tile = a.tiles[simt::BlockY()];
+    const AttentionTile& at = a.tiles[simt::BlockY()];
+    const AttentionTile tile = {at.first, at.length, at.query, 0, 0};
     const int head = simt::BlockX(), lane = simt::Lane(), warp = simt::WarpIndex();
     char* const queries = simt::Shared<char>();
     char* const stages = queries + kTileBytes;
@@ -117,9 +110,10 @@ struct Attention {
       Load(a, stages + (2 * stage + 1) * kTileBytes, tile, first, 2 * width + head * kDepth);
     };
     // Keys that some query of the tile sees.
+    const int reach = a.window - 1;
     const int begin =
-        a.window > 0 && tile.query > a.window ? (tile.query - a.window) / kTile * kTile : 0;
-    const int last = tile.query + kTile + a.window;
+        a.window > 0 && tile.query > reach ? (tile.query - reach) / kTile * kTile : 0;
+    const int last = tile.query + kTile + reach;
     const int end = a.window > 0 && last < tile.length ? last : tile.length;
     Load(a, queries, tile, tile.query, head * kDepth);
     load(begin, 0);
@@ -143,16 +137,16 @@ struct Attention {
       }
       Scores scores;
       Score(q, stages + 2 * stage * kTileBytes, scores);
-      Soften(a, tile, first, warp, lane, scores, most, sums, out);
+      Soften(a, tile, head, first, warp, lane, scores, most, sums, out);
       Weigh(scores, stages + (2 * stage + 1) * kTileBytes, out);
       simt::Sync();  // before the stage is written again
     }
-    Store(a, tile, head, warp, lane, sums, out);
+    Store(a, head, warp, lane, sums, out);
   }
 
   // Scores become weights; what was summed before follows the new maximum.
-  static SIMT_FN void Soften(const AttentionArgs& a, const AttentionTile& tile, int first, int warp,
-                             int lane, Scores& scores, float (&most)[2], float (&sums)[2],
+  static SIMT_FN void Soften(const AttentionArgs& a, const AttentionTile& tile, int head, int first,
+                             int warp, int lane, Scores& scores, float (&most)[2], float (&sums)[2],
                              Outputs& out) {
     const float none = simt::FloatOf(0xFF800000);
     float next[2] = {most[0], most[1]};
@@ -163,8 +157,10 @@ struct Attention {
         const int query = tile.query + warp * 16 + lane / 4 + i / 2 * 8;
         const int key = first + n * 8 + 2 * (lane % 4) + i % 2;
         const int apart = query > key ? query - key : key - query;
-        const bool seen = key < tile.length && (a.window == 0 || apart <= a.window);
-        scores[n][i] = seen ? scores[n][i] * a.scale : none;
+        const bool seen = key < tile.length && (a.window == 0 || apart < a.window);
+        scores[n][i] = !seen ? none
+                       : kBias ? scores[n][i] * a.scale + BiasOf(a.bias, head, query, key)
+                               : scores[n][i] * a.scale;
         next[i / 2] = next[i / 2] > scores[n][i] ? next[i / 2] : scores[n][i];
       }
     }
@@ -202,16 +198,19 @@ struct Attention {
     }
   }
 
-  static SIMT_FN void Store(const AttentionArgs& a, const AttentionTile& tile, int head, int warp,
-                            int lane, const float (&sums)[2], const Outputs& out) {
+  // Reads where the results go only now: registers are short before.
+  static SIMT_FN void Store(const AttentionArgs& a, int head, int warp, int lane,
+                            const float (&sums)[2], const Outputs& out) {
+    const int count = a.tiles[simt::BlockY()].count, first = a.tiles[simt::BlockY()].out;
     SIMT_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int query = tile.query + warp * 16 + lane / 4 + half * 8;
-      if (query >= tile.length) continue;
+      const int query = warp * 16 + lane / 4 + half * 8;
+      if (query >= count) continue;
       auto* const row = reinterpret_cast<uint32_t*>(
-          a.y + static_cast<int64_t>(tile.first + query) * a.heads * kDepth + head * kDepth);
+          a.y + static_cast<int64_t>(first + query) * a.y_stride + head * a.head_size);
       SIMT_UNROLL
       for (int n = 0; n < kDepth / 8; ++n) {
+        if (n * 8 + 2 * (lane % 4) >= a.head_size) continue;
         row[n * 4 + lane % 4] = Pack(simt::Divide(out[n][2 * half], sums[half]),
                                      simt::Divide(out[n][2 * half + 1], sums[half]));
       }

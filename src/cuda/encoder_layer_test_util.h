@@ -2,6 +2,7 @@
 // weights; and what it computes, in doubles.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <span>
@@ -52,51 +53,71 @@ struct EncoderLayer {
     const int rows = static_cast<int>(x->size()) / kWidth;
     std::vector<uint16_t> x16(x->size()), context(x->size());
     std::vector<uint16_t> qkv(x->size() * 3), inner(static_cast<size_t>(rows * kInner));
-    std::vector<float> wide(static_cast<size_t>(rows * kInner)), sum(x->size());
+    std::vector<float> sum(x->size());
     std::vector<AttentionTile> tiles;
     int first = 0;
     for (const int length : lengths) {
-      for (int query = 0; query < length; query += 64) tiles.push_back({first, length, query});
+      for (int query = 0; query < length; query += 64) {
+        tiles.push_back({first, length, query, std::min(64, length - query), first + query});
+      }
       first += length;
     }
     const int count = static_cast<int>(tiles.size());
+    // To y with a residual, else to y16.
     const auto product = [&](const LayerMatrix& w, const std::vector<uint16_t>& in,
-                             const float* residual, float* y, Activation activation) {
+                             const float* residual, float* y, std::vector<uint16_t>* y16,
+                             program::Activation activation) {
       using Kernel = GemmMmaSmall<true>;
-      const GemmArgs args = {in.data(), w.pieces.data(), w.bias.data(), residual, y, &rows, w.k,
-                             w.k,       w.features,      activation};
+      GemmArgs args = {.x = in.data(), .w = w.pieces.data(), .rows = &rows, .stride = w.k, .k = w.k};
+      args.to = {.bias = w.bias.data(),
+                 .residual = residual,
+                 .y = y,
+                 .y16 = y16 == nullptr ? nullptr : y16->data(),
+                 .features = w.features,
+                 .stride16 = w.features,
+                 .activation = activation,
+                 .half = true};
       return Launch(
           {w.features / Kernel::kTileFeatures, (rows + 31) / 32, Kernel::kThreads,
            Kernel::kSharedBytes},
           options, [&] { Kernel::Run(args); }, counters);
     };
     const auto norm = [&](std::vector<float>* at, const std::vector<float>& gamma) {
-      const NormArgs args = {at->data(), gamma.data(), beta.data(), x->data(), x16.data(),
-                             &rows,      kWidth,       kWidth,      1e-12F,    true};
+      const NormArgs args = {.x = at->data(),
+                             .gamma = gamma.data(),
+                             .beta = beta.data(),
+                             .y = x->data(),
+                             .y16 = x16.data(),
+                             .rows = &rows,
+                             .width = kWidth,
+                             .stride16 = kWidth,
+                             .epsilon = 1e-12F,
+                             .half = true};
       return Launch(
-          {(rows + kRowsABlock - 1) / kRowsABlock, 1, 32 * kRowsABlock}, options,
-          [&] { RunNorm(args); }, counters);
+          {(rows + RowsNorm::kTileRows - 1) / RowsNorm::kTileRows, 1, RowsNorm::kThreads}, options,
+          [&] { RowsNorm::Run(args); }, counters);
     };
+    constexpr auto kNone = program::Activation::kNone;
     Round(*x, &x16);
-    PENSTOCK_RETURN_IF_ERROR(product(in_qkv, x16, nullptr, wide.data(), Activation::kNone));
-    Round(std::span(wide).first(qkv.size()), &qkv);
-    using Heads = Attention<kDepth, true>;
-    const AttentionArgs attention = {qkv.data(),
-                                     context.data(),
-                                     tiles.data(),
-                                     &count,
-                                     3 * kWidth,
-                                     kHeads,
-                                     0,
-                                     1 / std::sqrt(float{kDepth})};
+    PENSTOCK_RETURN_IF_ERROR(product(in_qkv, x16, nullptr, nullptr, &qkv, kNone));
+    using Heads = Attention<kDepth, true, false>;
+    const AttentionArgs attention = {.qkv = qkv.data(),
+                                     .y = context.data(),
+                                     .tiles = tiles.data(),
+                                     .tile_count = &count,
+                                     .stride = 3 * kWidth,
+                                     .y_stride = kWidth,
+                                     .heads = kHeads,
+                                     .head_size = kDepth,
+                                     .scale = 1 / std::sqrt(float{kDepth})};
     PENSTOCK_RETURN_IF_ERROR(Launch(
         {kHeads, count, Heads::kThreads, Heads::kSharedBytes}, options,
         [&] { Heads::Run(attention); }, counters));
-    PENSTOCK_RETURN_IF_ERROR(product(out, context, x->data(), sum.data(), Activation::kNone));
+    PENSTOCK_RETURN_IF_ERROR(product(out, context, x->data(), sum.data(), nullptr, kNone));
     PENSTOCK_RETURN_IF_ERROR(norm(&sum, gamma1));
-    PENSTOCK_RETURN_IF_ERROR(product(up, x16, nullptr, wide.data(), Activation::kGelu));
-    Round(wide, &inner);
-    PENSTOCK_RETURN_IF_ERROR(product(down, inner, x->data(), sum.data(), Activation::kNone));
+    PENSTOCK_RETURN_IF_ERROR(
+        product(up, x16, nullptr, nullptr, &inner, program::Activation::kGelu));
+    PENSTOCK_RETURN_IF_ERROR(product(down, inner, x->data(), sum.data(), nullptr, kNone));
     return norm(&sum, gamma2);
   }
 

@@ -3,44 +3,18 @@
 // Operands are 16 bits wide. x has a row of k values each; w lies in pieces of 16 features by 64 of
 // k, 2,048 bytes as shared memory wants them: feature r, 16-byte column c at byte
 // 128 r + 16 (c ^ r % 8), piece (feature / 16) (k_all / 64) + k / 64. Tiles of x are put into the
-// same order, so that the eight rows that LoadMatrix4 reads at once never share banks.
+// same order, so that the eight rows that LoadMatrix4 reads at once never share banks. With a gate
+// eight features of each of the two matrices make a piece: both sums of a feature are one thread's.
 //
 // Sums: k in chunks of 256, each a chain of steps of 16 from zero; the chunks are added in order,
 // rounded to nearest. So the bits of a row depend on that row alone, whatever the tile.
 #pragma once
 
+#include "cuda/epilogue-inl.h"
+#include "cuda/kernels.h"
 #include "cuda/simt.h"
 
 namespace penstock::cuda {
-
-enum class Activation : int { kNone, kGelu, kTanh, kRelu };
-
-struct GemmArgs {
-  const uint16_t* x;      // [rows, stride]
-  const uint16_t* w;      // pieces of [features, k]
-  const float* bias;      // [features]; null: none
-  const float* residual;  // [rows, features]; null: none
-  float* y;               // [rows, features]
-  const int* rows;        // on the device: a graph does not know how many there are
-  int stride;             // values between rows of x, a multiple of 8
-  int k;                  // a multiple of 64
-  int features;           // a multiple of 16
-  Activation activation;
-};
-
-SIMT_FN float Activate(float value, Activation activation) {
-  switch (activation) {
-    case Activation::kGelu:
-      return 0.5F * value * (1.0F + simt::Erf(value * 0.707106781F));
-    case Activation::kTanh:
-      return simt::Tanh(value);
-    case Activation::kRelu:
-      return value > 0 ? value : 0.0F;
-    case Activation::kNone:
-      break;
-  }
-  return value;
-}
 
 // kRows x kFeatures a block, kStages of 64 of k in shared memory, kWarpRows x kWarpFeatures warps.
 template <int kRows, int kFeatures, int kStages, int kWarpRows, int kWarpFeatures, bool kHalf>
@@ -66,13 +40,21 @@ struct GemmMma {
           a.x + static_cast<int64_t>(row0 + row) * a.stride + block * 64 + column * 8;
       simt::CopyAsync16(stage + row * 128 + 16 * (column ^ row % 8), valid ? from : a.x, valid);
     }
+    const int pieces_k = a.k / 64;
     for (int i = simt::ThreadX(); i < kFeatures * 8; i += kThreads) {
-      const int piece = i / 128, part = i % 128;
-      const bool valid = feature0 + 16 * piece < a.features;
-      const uint16_t* const from =
-          a.w + (static_cast<int64_t>(feature0 / 16 + piece) * (a.k / 64) + block) * 1024 +
-          part * 8;
-      simt::CopyAsync16(stage + kRows * 128 + piece * 2048 + part * 16, valid ? from : a.w, valid);
+      const int piece = feature0 / 16 + i / 128, part = i % 128;
+      const uint16_t* from = a.w;
+      bool valid;
+      if (a.up == nullptr) {
+        valid = 16 * piece < a.to.features;
+        from += (static_cast<int64_t>(piece) * pieces_k + block) * 1024 + part * 8;
+      } else {
+        valid = 8 * piece < a.to.features;
+        if (part >= 64) from = a.up;
+        from += (static_cast<int64_t>(piece / 2) * pieces_k + block) * 1024 +
+                (piece % 2 * 64 + part % 64) * 8;
+      }
+      simt::CopyAsync16(stage + kRows * 128 + i * 16, valid ? from : a.w, valid);
     }
   }
 
@@ -132,25 +114,30 @@ struct GemmMma {
   static SIMT_FN void Store(const GemmArgs& a, const Sums& totals, int rows) {
     const int lane = simt::Lane(), warp = simt::WarpIndex();
     const int row0 = simt::BlockY() * kRows + warp / kWarpFeatures * kTilesM * 16 + lane / 4;
-    const int feature0 =
-        simt::BlockX() * kFeatures + warp % kWarpFeatures * kTilesN * 16 + 2 * (lane % 4);
+    const int feature0 = simt::BlockX() * kFeatures + warp % kWarpFeatures * kTilesN * 16;
     SIMT_UNROLL
     for (int m = 0; m < kTilesM; ++m) {
       SIMT_UNROLL
       for (int n = 0; n < kTilesN; ++n) {
         SIMT_UNROLL
-        for (int half = 0; half < 2; ++half) {
+        for (int below = 0; below < 2; ++below) {
+          const int row = row0 + m * 16 + below * 8;
+          if (row >= rows) continue;
+          const float(&one)[4] = totals[m][n][0];
+          const float(&other)[4] = totals[m][n][1];
+          const int i = 2 * below, column = 2 * (lane % 4);
+          if (a.up != nullptr) {
+            const int feature = (feature0 + n * 16) / 2 + column;
+            StorePair(a.to, row, feature, Finish(a.to, row, feature, one[i], true, other[i]),
+                      Finish(a.to, row, feature + 1, one[i + 1], true, other[i + 1]));
+            continue;
+          }
           SIMT_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            const int row = row0 + m * 16 + i / 2 * 8;
-            const int feature = feature0 + n * 16 + half * 8 + i % 2;
-            if (row >= rows || feature >= a.features) continue;
-            const int64_t at = static_cast<int64_t>(row) * a.features + feature;
-            float value = totals[m][n][half][i];
-            if (a.bias != nullptr) value += a.bias[feature];
-            value = Activate(value, a.activation);
-            if (a.residual != nullptr) value += a.residual[at];
-            a.y[at] = value;
+          for (int half = 0; half < 2; ++half) {
+            const int feature = feature0 + n * 16 + half * 8 + column;
+            const float(&sums)[4] = totals[m][n][half];
+            StorePair(a.to, row, feature, Finish(a.to, row, feature, sums[i], false, 0),
+                      Finish(a.to, row, feature + 1, sums[i + 1], false, 0));
           }
         }
       }

@@ -18,9 +18,8 @@ struct Product {
   Product(int rows_in, int k_in, int features_in, bool half_in, uint32_t seed)
       : rows(rows_in), k(k_in), features(features_in), half(half_in), random(seed) {
     Fill(&x, rows * k, 1.0F);
-    std::vector<uint16_t> plain;
     Fill(&plain, features * k, 1.0F / std::sqrt(static_cast<float>(k)));
-    w.resize(plain.size());
+    w.resize(static_cast<size_t>((features + 15) / 16 * 16 * k));
     for (int feature = 0; feature < features; ++feature) {
       for (int at = 0; at < k; ++at) {
         const int piece = feature / 16 * (k / 64) + at / 64, r = feature % 16, c = at % 64 / 8;
@@ -33,6 +32,11 @@ struct Product {
     residual.resize(static_cast<size_t>(rows * features));
     for (float& value : bias) value = normal(random);
     for (float& value : residual) value = normal(random);
+    Multiply();
+  }
+
+  // Sets `exact`.
+  void Multiply() {
     exact.resize(residual.size());
     for (int row = 0; row < rows; ++row) {
       for (int feature = 0; feature < features; ++feature) {
@@ -61,7 +65,7 @@ struct Product {
   int rows, k, features;
   bool half;
   std::mt19937 random;
-  std::vector<uint16_t> x, w;
+  std::vector<uint16_t> x, plain, w;
   std::vector<float> bias, residual;
   std::vector<double> exact;  // without bias, activation and residual
 };
@@ -74,28 +78,47 @@ class GemmMmaTest : public testing::Test {
 #endif
   }
 
-  // Rows [first, first + count) of the product by one of the tiles.
+  // Rows [first, first + count) of the product by one of the tiles. The operands of the result are
+  // those of its floats.
   template <typename Kernel>
   std::vector<float> Run(const Product& p, int first, int count,
-                         Activation activation = Activation::kNone) {
+                         program::Activation activation = program::Activation::kNone,
+                         const Product* up = nullptr) {
     std::vector<float> y(static_cast<size_t>(count * p.features), NAN);
-    const GemmArgs args = {p.x.data() + first * p.k,
-                           p.w.data(),
-                           with_bias_ ? p.bias.data() : nullptr,
-                           with_bias_ ? p.residual.data() + first * p.features : nullptr,
-                           y.data(),
-                           &count,
-                           p.k,
-                           p.k,
-                           p.features,
-                           activation};
+    const int stride16 = (p.features + 63) / 64 * 64;
+    std::vector<uint16_t> y16(static_cast<size_t>(count * stride16), 0x7FFF);
+    GemmArgs args = {.x = p.x.data() + first * p.k,
+                     .w = p.w.data(),
+                     .up = up == nullptr ? nullptr : up->w.data(),
+                     .rows = &count,
+                     .stride = p.k,
+                     .k = p.k};
+    args.to = {.y = y.data(),
+               .y16 = y16.data(),
+               .features = p.features,
+               .stride16 = stride16,
+               .activation = activation,
+               .half = p.half};
+    if (with_bias_) {
+      args.to.bias = p.bias.data();
+      args.to.bias_up = up == nullptr ? nullptr : up->bias.data();
+      args.to.residual = p.residual.data() + first * p.features;
+    }
     constexpr int kRows = Kernel::kTileRows, kFeatures = Kernel::kTileFeatures;
+    const int columns = up == nullptr ? stride16 : 2 * stride16;
     // One block of rows more than there are: it leaves.
     const Status status = Launch(
-        {(p.features + kFeatures - 1) / kFeatures, (count + kRows - 1) / kRows + 1,
-         Kernel::kThreads, Kernel::kSharedBytes},
+        {(columns + kFeatures - 1) / kFeatures, (count + kRows - 1) / kRows + 1, Kernel::kThreads,
+         Kernel::kSharedBytes},
         options_, [&] { Kernel::Run(args); }, &counters_);
     EXPECT_TRUE(status.ok()) << status.message();
+    for (int row = 0; row < count; ++row) {
+      for (int i = 0; i < stride16; ++i) {
+        const float want = i < p.features ? y[static_cast<size_t>(row * p.features + i)] : 0.0F;
+        EXPECT_EQ(y16[static_cast<size_t>(row * stride16 + i)],
+                  static_cast<uint16_t>(PackOperands(want, 0, p.half)));
+      }
+    }
     return y;
   }
   template <bool kHalf>
@@ -114,7 +137,7 @@ TEST_F(GemmMmaTest, IsNearTheExactProduct) {
     options_.tensor_core = core;
     for (const auto& [rows, k, features] : {std::tuple{1, 64, 16}, {5, 192, 48}, {33, 320, 80}}) {
       const Product p(rows, k, features, true, 7);
-      const std::vector<float> y = Run<GemmMmaSmall<true>>(p, 0, rows, Activation::kGelu);
+      const std::vector<float> y = Run<GemmMmaSmall<true>>(p, 0, rows, program::Activation::kGelu);
       for (size_t i = 0; i < y.size(); ++i) {
         const double sum = p.exact[i] + p.bias[i % static_cast<size_t>(features)];
         const double want = 0.5 * sum * (1 + std::erf(sum / std::sqrt(2.0))) + p.residual[i];
@@ -163,6 +186,26 @@ TEST_F(GemmMmaTest, NoBanksConflict) {
   EXPECT_EQ(counters_.shared_requests, 8u * 8 * 4 * (4 + 2));
 }
 
+// activation(x w^T + b) (x up^T + b_up), also where features are no whole piece.
+TEST_F(GemmMmaTest, Gates) {
+  for (const auto& [rows, k, features] : {std::tuple{3, 64, 16}, {33, 320, 80}, {2, 64, 104}}) {
+    const Product p(rows, k, features, true, 5);
+    Product up(rows, k, features, true, 6);
+    up.x = p.x;
+    up.Multiply();
+    const auto y = Run<GemmMmaSmall<true>>(p, 0, rows, program::Activation::kSilu, &up);
+    EXPECT_EQ((Run<GemmMmaMiddle<true>>(p, 0, rows, program::Activation::kSilu, &up)), y);
+    EXPECT_EQ((Run<GemmMmaLarge<true>>(p, 0, rows, program::Activation::kSilu, &up)), y);
+    for (size_t i = 0; i < y.size(); ++i) {
+      const size_t feature = i % static_cast<size_t>(features);
+      const double gate = p.exact[i] + p.bias[feature];
+      const double want =
+          gate / (1 + std::exp(-gate)) * (up.exact[i] + up.bias[feature]) + p.residual[i];
+      ASSERT_NEAR(y[i], want, 1e-5 * (1 + std::abs(want))) << features << " " << i;
+    }
+  }
+}
+
 TEST_F(GemmMmaTest, WithoutRowsNothingIsWritten) {
   const Product p(1, 64, 16, true, 3);
   EXPECT_TRUE(Run<GemmMmaSmall<true>>(p, 0, 0).empty());
@@ -171,8 +214,8 @@ TEST_F(GemmMmaTest, WithoutRowsNothingIsWritten) {
 TEST_F(GemmMmaTest, Activations) {
   const Product p(3, 64, 16, true, 4);
   with_bias_ = false;
-  const auto tanh = Run<GemmMmaSmall<true>>(p, 0, 3, Activation::kTanh);
-  const auto relu = Run<GemmMmaSmall<true>>(p, 0, 3, Activation::kRelu);
+  const auto tanh = Run<GemmMmaSmall<true>>(p, 0, 3, program::Activation::kTanh);
+  const auto relu = Run<GemmMmaSmall<true>>(p, 0, 3, program::Activation::kRelu);
   for (size_t i = 0; i < tanh.size(); ++i) {
     EXPECT_NEAR(tanh[i], std::tanh(p.exact[i]), 2e-6);
     EXPECT_NEAR(relu[i], std::max(0.0, p.exact[i]), 2e-6);

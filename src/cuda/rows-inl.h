@@ -1,27 +1,21 @@
-// Kernels over rows, a warp a row: embedding, norms, pooling, operands of 16 bits.
+// Kernels over rows, a warp a row: embedding, norms, rotation of heads, pooling, operands of 16 bits.
 //
 // A lane takes every 32nd value of its row; sums over a row are those of the lanes, in order of the
 // columns, joined by WarpSum. So the bits of a row depend on that row alone.
 #pragma once
 
+#include "cuda/epilogue-inl.h"
+#include "cuda/kernels.h"
 #include "cuda/simt.h"
 
 namespace penstock::cuda {
 
-// Warps of a block.
-inline constexpr int kRowsABlock = 4;
-
-struct NormArgs {
-  const float* x;      // [rows, width]
-  const float* gamma;  // [width]
-  const float* beta;   // [width]; null: the root of the mean square, nothing is subtracted
-  float* y;            // [rows, width], may be x; null: not written
-  uint16_t* y16;       // [rows, stride16] of the operands' type; null: not written
-  const int* rows;     // on the device
-  int width;
-  int stride16;
-  float epsilon;
-  bool half;
+// What the kernels over rows have in common.
+struct RowKernel {
+  static constexpr int kTileRows = 4, kTileFeatures = 0;  // a warp each
+  static constexpr int kThreads = 32 * kTileRows;
+  static constexpr int kSharedBytes = 0;
+  static SIMT_FN int Row() { return simt::BlockX() * kTileRows + simt::WarpIndex(); }
 };
 
 // Sums of a row, the same in all lanes.
@@ -33,86 +27,123 @@ SIMT_FN float RowSum(int width, Term&& term) {
 }
 
 SIMT_FN uint16_t Operand16(float value, bool half) {
-  return static_cast<uint16_t>(half ? simt::PackHalf(value, 0) : simt::PackBf16(value, 0));
+  return static_cast<uint16_t>(PackOperands(value, 0, half));
 }
 
 SIMT_FN void NormRow(const NormArgs& a, int row) {
   const float* const x = a.x + static_cast<int64_t>(row) * a.width;
-  const float count = static_cast<float>(a.width);
-  const float mean =
-      a.beta == nullptr ? 0.0F : simt::Divide(RowSum(a.width, [&](int i) { return x[i]; }), count);
-  const float square = RowSum(a.width, [&](int i) { return (x[i] - mean) * (x[i] - mean); });
-  const float factor = simt::Rsqrt(simt::Divide(square, count) + a.epsilon);
-  for (int i = simt::Lane(); i < a.width; i += 32) {
-    float value = (x[i] - mean) * factor * a.gamma[i];
-    if (a.beta != nullptr) value += a.beta[i];
-    if (a.y != nullptr) a.y[static_cast<int64_t>(row) * a.width + i] = value;
+  float mean = 0, factor = 1;
+  if (a.gamma != nullptr) {
+    const float count = static_cast<float>(a.width);
+    if (!a.rms) mean = simt::Divide(RowSum(a.width, [&](int i) { return x[i]; }), count);
+    const float square = RowSum(a.width, [&](int i) { return (x[i] - mean) * (x[i] - mean); });
+    factor = simt::Rsqrt(simt::Divide(square, count) + a.epsilon);
+  }
+  const int end = a.y16 != nullptr && a.stride16 > a.width ? a.stride16 : a.width;
+  for (int i = simt::Lane(); i < end; i += 32) {
+    float value = 0;
+    if (i < a.width) {
+      value = x[i];
+      if (a.gamma != nullptr) value = (value - mean) * factor * a.gamma[i];
+      if (a.beta != nullptr) value += a.beta[i];
+      if (a.y != nullptr) a.y[static_cast<int64_t>(row) * a.width + i] = value;
+    }
     if (a.y16 != nullptr) {
       a.y16[static_cast<int64_t>(row) * a.stride16 + i] = Operand16(value, a.half);
     }
   }
 }
 
-SIMT_FN void RunNorm(const NormArgs& a) {
-  simt::LaunchDependents();
-  simt::WaitForPrerequisites();
-  const int row = simt::BlockX() * kRowsABlock + simt::WarpIndex();
-  if (row < *a.rows) NormRow(a, row);
-}
-
-struct EmbedArgs {
-  const int* ids;        // [rows]
-  const int* positions;  // [rows]
-  const float* words;    // [vocabulary, width]
-  const float* places;   // [positions, width]; null: none
-  const float* type;     // [width]; null: none
-  float* y;              // [rows, width]; the norm's x
-  NormArgs norm;
+struct RowsNorm : RowKernel {
+  static SIMT_FN void Run(const NormArgs& a) {
+    simt::LaunchDependents();
+    simt::WaitForPrerequisites();
+    if (Row() < *a.rows) NormRow(a, Row());
+  }
 };
 
-SIMT_FN void RunEmbed(const EmbedArgs& a) {
-  simt::LaunchDependents();
-  simt::WaitForPrerequisites();
-  const int row = simt::BlockX() * kRowsABlock + simt::WarpIndex(), width = a.norm.width;
-  if (row >= *a.norm.rows) return;
-  const float* const word = a.words + static_cast<int64_t>(a.ids[row]) * width;
-  for (int i = simt::Lane(); i < width; i += 32) {
-    float value = word[i];
-    if (a.places != nullptr) value += a.places[static_cast<int64_t>(a.positions[row]) * width + i];
-    if (a.type != nullptr) value += a.type[i];
-    a.y[static_cast<int64_t>(row) * width + i] = value;
+struct RowsEmbed : RowKernel {
+  static SIMT_FN void Run(const EmbedArgs& a) {
+    simt::LaunchDependents();
+    simt::WaitForPrerequisites();
+    const int row = Row(), width = a.norm.width;
+    if (row >= *a.norm.rows) return;
+    const auto at = [&](const float* table, const int* index) {
+      return table + static_cast<int64_t>(index == nullptr ? 0 : index[row]) * width;
+    };
+    auto* const y = const_cast<float*>(a.norm.x) + static_cast<int64_t>(row) * width;
+    const float* const word = at(a.words, a.ids);
+    for (int i = simt::Lane(); i < width; i += 32) {
+      float value = word[i];
+      if (a.kinds != nullptr) value += at(a.kinds, a.types)[i];
+      if (a.places != nullptr) value += at(a.places, a.positions)[i];
+      y[i] = value;
+    }
+    NormRow(a.norm, row);  // each lane reads what it wrote
   }
-  NormRow(a.norm, row);  // each lane reads what it wrote
-}
-
-struct PoolArgs {
-  const float* x;             // [rows, width]
-  const int* offsets;         // [sequences + 1], rows
-  const int* sequence_count;  // on the device
-  float* y;                   // [sequences, width]
-  int width;
-  bool first;       // the first token's row; else the mean of all
-  bool normalizes;  // to length 1
 };
 
-SIMT_FN void RunPool(const PoolArgs& a) {
-  simt::LaunchDependents();
-  simt::WaitForPrerequisites();
-  const int sequence = simt::BlockX() * kRowsABlock + simt::WarpIndex();
-  if (sequence >= *a.sequence_count) return;
-  const int begin = a.offsets[sequence];
-  const int end = a.first ? begin + 1 : a.offsets[sequence + 1];
-  float* const y = a.y + static_cast<int64_t>(sequence) * a.width;
-  for (int i = simt::Lane(); i < a.width; i += 32) {
-    float sum = 0;
-    for (int row = begin; row < end; ++row) sum += a.x[static_cast<int64_t>(row) * a.width + i];
-    y[i] = simt::Divide(sum, static_cast<float>(end - begin));
+struct RowsHeads : RowKernel {
+  static SIMT_FN float Value(const HeadsArgs& a, int row, int head, int column) {
+    if (column >= a.head_size) return 0;
+    const float* const x =
+        a.x + (static_cast<int64_t>(row) * 3 * a.heads + head) * a.head_size;
+    if (a.cos == nullptr || head >= 2 * a.heads || column >= a.rope_size) return x[column];
+    const int half = a.rope_size / 2;
+    const int pair = a.interleaved ? column / 2 : column % half;
+    const bool second = a.interleaved ? column % 2 == 1 : column >= half;
+    const float first_value = x[a.interleaved ? 2 * pair : pair];
+    const float second_value = x[a.interleaved ? 2 * pair + 1 : pair + half];
+    const int64_t at = static_cast<int64_t>(a.places[row]) * half + pair;
+    return second ? second_value * a.cos[at] + first_value * a.sin[at]
+                  : first_value * a.cos[at] - second_value * a.sin[at];
   }
-  if (!a.normalizes) return;
-  const float square = RowSum(a.width, [&](int i) { return y[i] * y[i]; });
-  const float length = simt::Sqrt(square);
-  const float divisor = length > 1e-12F ? length : 1e-12F;
-  for (int i = simt::Lane(); i < a.width; i += 32) y[i] = simt::Divide(y[i], divisor);
-}
+
+  static SIMT_FN void Run(const HeadsArgs& a) {
+    simt::LaunchDependents();
+    simt::WaitForPrerequisites();
+    const int row = Row();
+    if (row >= *a.rows) return;
+    const int width = 3 * a.heads * a.depth;
+    for (int i = simt::Lane(); i < width; i += 32) {
+      const float value = Value(a, row, i / a.depth, i % a.depth);
+      const int64_t at = static_cast<int64_t>(row) * width + i;
+      if (a.y != nullptr) a.y[at] = value;
+      if (a.y16 != nullptr) a.y16[at] = Operand16(value, a.half);
+    }
+  }
+};
+
+// Weights of the weighted mean are 1, 2, 3, ... by position in the sequence, skipped rows counted.
+struct RowsPool : RowKernel {
+  static SIMT_FN void Run(const PoolArgs& a) {
+    simt::LaunchDependents();
+    simt::WaitForPrerequisites();
+    const int sequence = Row();
+    if (sequence >= *a.sequences) return;
+    const int begin = a.offsets[sequence], length = a.offsets[sequence + 1] - begin;
+    int first = a.skip[sequence], end = length;
+    if (a.pooling == program::Pooling::kCls) end = first + 1;
+    if (a.pooling == program::Pooling::kLastToken) first = length - 1;
+    const bool weighted = a.pooling == program::Pooling::kWeightedMean;
+    const auto count = static_cast<float>(end - first);
+    float divisor = 1;
+    if (a.pooling == program::Pooling::kMean) divisor = count;
+    if (a.pooling == program::Pooling::kMeanSqrtLen) divisor = simt::Sqrt(count);
+    if (weighted) divisor = count * static_cast<float>(first + 1 + end) * 0.5F;
+    for (int i = simt::Lane(); i < a.width; i += 32) {
+      float sum = 0;
+      for (int t = first; t < end; ++t) {
+        const float x = a.x[static_cast<int64_t>(begin + t) * a.width + i];
+        if (a.pooling == program::Pooling::kMax) {
+          sum = t == first || x > sum ? x : sum;
+        } else {
+          sum = weighted ? simt::Fma(x, static_cast<float>(t + 1), sum) : sum + x;
+        }
+      }
+      a.y[static_cast<int64_t>(sequence) * a.y_stride + i] = simt::Divide(sum, divisor);
+    }
+  }
+};
 
 }  // namespace penstock::cuda

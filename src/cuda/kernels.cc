@@ -1,0 +1,34 @@
+#include "cuda/kernels.h"
+
+#include "cuda/attention-inl.h"
+#include "cuda/attention_f32-inl.h"
+#include "cuda/gemm_f32-inl.h"
+#include "cuda/gemm_mma-inl.h"
+#include "cuda/rows-inl.h"
+
+namespace penstock::cuda {
+namespace {
+
+template <typename Kernel, typename Args>
+constexpr KernelRow RowFor(const char* name) {
+  static_assert(sizeof(Args) <= kArgsBytesMax);
+  KernelRow row = {name, Kernel::kThreads, Kernel::kSharedBytes, 0, 0, sizeof(Args),
+                   [](const void* args) { Kernel::Run(*static_cast<const Args*>(args)); }};
+  if constexpr (requires { Kernel::kTileRows; }) {
+    row.tile_rows = Kernel::kTileRows;
+    row.tile_features = Kernel::kTileFeatures;
+  }
+  return row;
+}
+
+constexpr KernelRow kRows[] = {
+#define PENSTOCK_KERNEL(name, args, ...) RowFor<__VA_ARGS__, args>(#name),
+#include "cuda/kernel_list.inc"
+#undef PENSTOCK_KERNEL
+};
+
+}  // namespace
+
+std::span<const KernelRow, kKernels> KernelRows() { return kRows; }
+
+}  // namespace penstock::cuda

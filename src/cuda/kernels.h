@@ -1,0 +1,169 @@
+// What kernels take, and their names: read by the host, by the kernels and by tools.
+//
+// Pointers are into the device's memory. Counts lie there too: a graph that was captured once runs
+// batches of any size up to its grid, and blocks beyond the count leave.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "program/op_kinds.h"
+
+namespace penstock::cuda {
+
+// Epilogue of a product: y = activation(p + bias) + residual. With a gate, which has pieces of its
+// own: y = activation(p + bias) (p_up + bias_up).
+struct Epilogue {
+  const float* bias;      // [features]; null: none
+  const float* bias_up;   // the same, with a gate
+  const float* residual;  // [rows, features]; null: none
+  float* y;               // [rows, features], may be the residual; null: not written
+  uint16_t* y16;          // [rows, stride16] operands, 0 from `features` on; null: not written
+  int features;
+  int stride16;
+  program::Activation activation;
+  bool half;  // the operands are f16, else bf16
+};
+
+struct GemmArgs {
+  const uint16_t* x;  // [rows, stride] operands
+  const uint16_t* w;  // pieces of [features, k]
+  const uint16_t* up;  // the same, of the matrix that is multiplied beside it; null: no gate
+  const int* rows;
+  int stride;  // values between rows of x, a multiple of 8
+  int k;       // a multiple of 64
+  Epilogue to;
+};
+
+struct GemmF32Args {
+  const float* x;  // [rows, k]
+  const float* w;  // [features, k]
+  const int* rows;
+  int k;
+  bool multiply;  // y is multiplied by the result, instead of written
+  Epilogue to;    // bias_up: not used
+};
+
+// 64 queries of a sequence, or fewer.
+struct AttentionTile {
+  int first;   // row of the sequence's first token
+  int length;  // tokens of the sequence
+  int query;   // the first query, within the sequence
+  int count;   // queries, at most 64
+  int out;     // row of the first query's result
+};
+
+// [heads, 2 * reach + 1]: what is added to the score of key j for query i, in column
+// clamp(j - i, -reach, reach) + reach.
+struct RelativeBias {
+  const float* table;
+  int reach;
+};
+
+struct AttentionArgs {
+  const uint16_t* qkv;         // [rows, stride] operands: q, k, v, each of all heads
+  uint16_t* y;                 // [rows, y_stride] operands of the same type, heads * head_size
+  const AttentionTile* tiles;  // one for each block row
+  const int* tile_count;
+  RelativeBias bias;  // of kernels with one
+  int stride;         // values, a multiple of 8
+  int y_stride;       // values, even
+  int heads;
+  int head_size;  // even; heads of qkv are as wide as the kernel's, zeros behind it
+  int window;     // keys nearer than this are seen; 0: all
+  float scale;
+};
+
+struct AttentionF32Args {
+  const float* qkv;  // [rows, 3 * heads * head_size]
+  float* y;          // [rows, heads * head_size]; null: not written
+  uint16_t* y16;     // [rows, stride16] operands; null: not written
+  const AttentionTile* tiles;
+  const int* tile_count;
+  RelativeBias bias;  // table null: none
+  int heads;
+  int head_size;  // at most kHeadSizeMax
+  int stride16;
+  int window;
+  float scale;
+  bool half;
+};
+inline constexpr int kHeadSizeMax = 256;
+
+// y = (x - mean) / sqrt(variance + epsilon) gamma + beta.
+struct NormArgs {
+  const float* x;      // [rows, width]
+  const float* gamma;  // [width]; null: y is x
+  const float* beta;   // [width]; null: none
+  float* y;            // [rows, width], may be x; null: not written
+  uint16_t* y16;       // [rows, stride16] operands, 0 from `width` on; null: not written
+  const int* rows;
+  int width;
+  int stride16;
+  float epsilon;
+  bool half;
+  bool rms;  // nothing is subtracted
+};
+
+struct EmbedArgs {
+  const int* ids;        // [rows]
+  const int* positions;  // [rows]; null where places is
+  const int* types;      // [rows]; null: all 0
+  const float* words;    // [vocabulary, width]
+  const float* places;   // [positions, width]; null: none
+  const float* kinds;    // [types, width]; null: none
+  NormArgs norm;         // x: what is embedded, [rows, width]; written first
+};
+
+// q and k rotated, and all heads as attention wants them: `depth` wide, zeros from head_size on.
+struct HeadsArgs {
+  const float* x;     // [rows, 3 * heads * head_size]
+  float* y;           // [rows, 3 * heads * depth], not x; null: not written
+  uint16_t* y16;      // the same as operands; null: not written
+  const int* places;  // [rows], of each token in its sequence
+  const float* cos;   // [positions, rope_size / 2]; null: nothing is rotated
+  const float* sin;
+  const int* rows;
+  int heads;
+  int head_size;
+  int depth;
+  int rope_size;
+  bool interleaved;  // pairs (2i, 2i + 1), else (i, i + rope_size / 2)
+  bool half;
+};
+
+struct PoolArgs {
+  const float* x;      // [rows, width]
+  const int* offsets;  // [sequences + 1]
+  const int* skip;     // [sequences]: leading rows that are left out
+  const int* sequences;
+  float* y;  // [sequences, y_stride], from the column on
+  int width;
+  int y_stride;
+  program::Pooling pooling;
+};
+
+enum class KernelId : int {
+#define PENSTOCK_KERNEL(name, args, ...) name,
+#include "cuda/kernel_list.inc"
+#undef PENSTOCK_KERNEL
+  kCount,
+};
+inline constexpr size_t kKernels = static_cast<size_t>(KernelId::kCount);
+inline constexpr size_t kArgsBytesMax = 192;
+
+struct KernelRow {
+  const char* name;
+  int threads;  // of a block
+  int shared_bytes;
+  int tile_rows;      // of a block of a product; else 0
+  int tile_features;  // the same
+  size_t args_bytes;
+  void (*emulate)(const void* args);
+};
+// By KernelId.
+std::span<const KernelRow, kKernels> KernelRows();
+inline const KernelRow& RowOf(KernelId id) { return KernelRows()[static_cast<size_t>(id)]; }
+
+}  // namespace penstock::cuda
