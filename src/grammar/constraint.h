@@ -37,14 +37,15 @@ class Constraint {
   // What may come next: *allowed has MaskWords(vocabulary) words, all of which are written. Ends
   // are allowed where the text may end. kInternal: nothing may, or memory ran out.
   virtual Status Mask(std::span<uint32_t> allowed) = 0;
-  // The next token. kInternal: it is not allowed; the constraint is as before.
+  // The next token. kInternal: it is not allowed; kUnprocessable: the grammar is too ambiguous
+  // (grammar/follow_budget.h). The constraint is as before.
   virtual Status Accept(int32_t id) = 0;
   // The same for text, whatever its tokens; for RollBack it is one token. Empty text is allowed.
   virtual Status AcceptText(std::string_view text) = 0;
   // The last tokens are taken back, as many as were accepted at most.
   virtual void RollBack(int32_t tokens) = 0;
-  // The bytes that must come next, whatever comes after; "" where there is a choice. The state
-  // stays.
+  // The bytes that must come next, whatever comes after, or the first of them; "" where there is a
+  // choice. The state stays.
   virtual std::string Forced() = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <xgrammar/matcher.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <ctime>
 #include <functional>
@@ -17,6 +18,7 @@
 #include "common/log.h"
 #include "common/printable.h"
 #include "grammar/call_parameters.h"
+#include "grammar/follow_budget.h"
 #include "grammar/grammar_compiler.h"
 #include "grammar/regex_rules.h"
 #include "grammar/schema_rules.h"
@@ -58,12 +60,14 @@ class Warnings {
 
 class XConstraint final : public Constraint {
  public:
-  XConstraint(const xgrammar::CompiledGrammar& grammar, size_t words)
-      : matcher_(grammar), words_(words) {}
+  XConstraint(const xgrammar::CompiledGrammar& grammar,
+              std::shared_ptr<const GrammarVocabulary> vocabulary)
+      : matcher_(grammar), vocabulary_(std::move(vocabulary)) {}
 
   Status Mask(std::span<uint32_t> allowed) override {
+    const FollowBudget::Scope scope(&budget_, FollowBudget::kMaskSeconds);
     try {
-      int64_t shape[] = {static_cast<int64_t>(words_)};
+      int64_t shape[] = {static_cast<int64_t>(allowed.size())};
       DLTensor tensor{};
       tensor.data = allowed.data();
       tensor.device = {kDLCPU, 0};
@@ -81,36 +85,75 @@ class XConstraint final : public Constraint {
   }
 
   Status Accept(int32_t id) override {
-    try {
-      if (matcher_.AcceptToken(id)) return Status::Ok();
-    } catch (...) {
-      return ExceptionStatus();
-    }
-    return Status::Internal(fmt::format("token {} is not allowed by the grammar of the text", id));
+    return Follow([&] { return matcher_.AcceptToken(id); });
   }
 
   Status AcceptText(std::string_view text) override {
-    try {
-      if (text.empty() || matcher_.AcceptString(std::string(text))) return Status::Ok();
-    } catch (...) {
-      return ExceptionStatus();
-    }
-    return Status::Internal("the text is not allowed by its grammar");
+    if (text.empty()) return Status::Ok();
+    return Follow([&] { return matcher_.AcceptString(std::string(text)); });
   }
 
   void RollBack(int32_t tokens) override { matcher_.Rollback(tokens); }
 
+  // Byte by byte, for as long as all tokens that may come begin alike: the library's own way has no
+  // end where a rule has none.
   std::string Forced() override {
-    try {
-      return matcher_.FindJumpForwardString();
-    } catch (...) {
-      return "";
+    const FollowBudget::Stopwatch watch;
+    std::vector<uint32_t> allowed(MaskWords(vocabulary_->tokens.size()));
+    std::string text;
+    while (text.size() < kForcedBytesMax && watch.seconds() < kForcedSeconds) {
+      if (!Mask(allowed).ok()) break;
+      const int byte = OnlyByte(allowed);
+      if (byte < 0 || !AcceptText(std::string(1, static_cast<char>(byte))).ok()) break;
+      text += static_cast<char>(byte);
     }
+    RollBack(static_cast<int32_t>(text.size()));
+    return text;
   }
 
  private:
+  static constexpr size_t kForcedBytesMax = 256;
+  static constexpr double kForcedSeconds = 5e-3;
+
+  // What all tokens of a set begin with; -1: with several bytes, or the text may end.
+  int OnlyByte(std::span<const uint32_t> allowed) const {
+    int only = -1;
+    for (size_t word = 0; word < allowed.size(); ++word) {
+      for (uint32_t bits = allowed[word]; bits != 0; bits &= bits - 1) {
+        const size_t id = 32 * word + static_cast<size_t>(std::countr_zero(bits));
+        if (id >= vocabulary_->tokens.size()) break;
+        const std::string& token = vocabulary_->tokens[id];
+        if (token.empty()) return -1;
+        const int first = static_cast<unsigned char>(token[0]);
+        if (only >= 0 && first != only) return -1;
+        only = first;
+      }
+    }
+    return only;
+  }
+
+  template <typename Take>
+  Status Follow(Take&& take) {
+    if (budget_.over()) {
+      return {StatusCode::kUnprocessable,
+              "the text's grammar is too ambiguous to be followed so far: it takes more time with "
+              "every token"};
+    }
+    const FollowBudget::Scope scope(&budget_);
+    try {
+      if (take()) {
+        budget_.CountToken();
+        return Status::Ok();
+      }
+    } catch (...) {
+      return ExceptionStatus();
+    }
+    return Status::Internal("what comes next is not allowed by the grammar of the text");
+  }
+
   xgrammar::GrammarMatcher matcher_;
-  const size_t words_;
+  const std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  FollowBudget budget_;
 };
 
 class XGrammar final : public Grammar {
@@ -123,8 +166,7 @@ class XGrammar final : public Grammar {
 
   Expected<std::unique_ptr<Constraint>> Begin() const override {
     try {
-      return std::unique_ptr<Constraint>(
-          std::make_unique<XConstraint>(compiled_, MaskWords(vocabulary_->tokens.size())));
+      return std::unique_ptr<Constraint>(std::make_unique<XConstraint>(compiled_, vocabulary_));
     } catch (...) {
       return ExceptionStatus();
     }

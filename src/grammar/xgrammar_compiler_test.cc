@@ -250,6 +250,31 @@ TEST_F(CompilerTest, RollBackAndForced) {
   EXPECT_TRUE((*constraint)->Accept('b').ok());
 }
 
+// A rule without an end forces text for ever; what is forced is cut.
+TEST_F(CompilerTest, ForcedTextHasAnEnd) {
+  const auto made = Compile(GrammarKind::kRules, "root ::= \"a\" mid\nmid ::= (\"(\" mid)+");
+  const auto constraint = made->Begin();
+  ASSERT_TRUE(constraint.ok());
+  const std::string forced = (*constraint)->Forced();
+  EXPECT_LE(forced.size(), 256u);
+  EXPECT_EQ(forced.substr(0, 5), "a((((");
+  EXPECT_TRUE((*constraint)->Accept('a').ok());
+}
+
+// Each character has more readings than the one before: the text ends before they take the model's
+// time.
+TEST_F(CompilerTest, AmbiguousTextsEndWithAnError) {
+  for (const char* pattern : {"([0-9]+)+A", "([0-9]*[0-9]+)*[0-9]{2000}"}) {
+    const auto made = Compile(GrammarKind::kRegex, pattern);
+    const auto constraint = made->Begin();
+    ASSERT_TRUE(constraint.ok());
+    Status status;
+    int tokens = 0;
+    for (; status.ok() && tokens < 4000; ++tokens) status = (*constraint)->Accept('1');
+    EXPECT_EQ(status.code(), StatusCode::kUnprocessable) << pattern << " " << tokens;
+  }
+}
+
 TEST_F(CompilerTest, RefusesWhatTheLibraryLeavesOut) {
   for (const char* schema : {R"({"oneOf":[{"type":"integer"},{"type":"integer","minimum":3}]})",
                              R"({"type":"integer","multipleOf":3,"minimum":2})"}) {

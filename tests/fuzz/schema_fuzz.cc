@@ -79,6 +79,13 @@ void CheckCall(const std::string& text, const std::string& schema, reply::ToolFo
   }
 }
 
+// False: the grammar is too ambiguous to go on.
+bool Accepts(grammar::Constraint* constraint, int32_t id) {
+  const Status status = constraint->Accept(id);
+  PENSTOCK_CHECK(status.ok() || status.code() == StatusCode::kUnprocessable);
+  return status.ok();
+}
+
 void Draw(const grammar::Grammar& grammar, std::string_view choices,
           const std::function<void(const std::string&)>& check) {
   const auto constraint = grammar.Begin();
@@ -95,10 +102,10 @@ void Draw(const grammar::Grammar& grammar, std::string_view choices,
       return;
     }
     (void)(*constraint)->Forced();
-    PENSTOCK_CHECK((*constraint)->Accept(id).ok());
+    if (!Accepts(constraint->get(), id)) return;
     if (choice % 16 == 3) {
       (*constraint)->RollBack(1);
-      PENSTOCK_CHECK((*constraint)->Accept(id).ok());
+      if (!Accepts(constraint->get(), id)) return;
     }
     text += static_cast<char>(id);
   }
