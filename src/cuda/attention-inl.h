@@ -111,8 +111,7 @@ struct Attention {
     };
     // Keys that some query of the tile sees.
     const int reach = a.window - 1;
-    const int begin =
-        a.window > 0 && tile.query > reach ? (tile.query - reach) / kTile * kTile : 0;
+    const int begin = a.window > 0 && tile.query > reach ? (tile.query - reach) / kTile * kTile : 0;
     const int last = tile.query + kTile + reach;
     const int end = a.window > 0 && last < tile.length ? last : tile.length;
     Load(a, queries, tile, tile.query, head * kDepth);
@@ -158,7 +157,7 @@ struct Attention {
         const int key = first + n * 8 + 2 * (lane % 4) + i % 2;
         const int apart = query > key ? query - key : key - query;
         const bool seen = key < tile.length && (a.window == 0 || apart < a.window);
-        scores[n][i] = !seen ? none
+        scores[n][i] = !seen   ? none
                        : kBias ? scores[n][i] * a.scale + BiasOf(a.bias, head, query, key)
                                : scores[n][i] * a.scale;
         next[i / 2] = next[i / 2] > scores[n][i] ? next[i / 2] : scores[n][i];
@@ -214,6 +213,10 @@ struct Attention {
         row[n * 4 + lane % 4] = Pack(simt::Divide(out[n][2 * half], sums[half]),
                                      simt::Divide(out[n][2 * half + 1], sums[half]));
       }
+      if (head != a.heads - 1) continue;
+      const int width = a.heads * a.head_size;
+      for (int i = width + 2 * (lane % 4); i < a.y_stride; i += 8)
+        row[(i - head * a.head_size) / 2] = 0;
     }
   }
 };

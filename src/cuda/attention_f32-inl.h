@@ -85,6 +85,10 @@ struct AttentionF32 {
             static_cast<uint16_t>(PackOperands(value, 0, a.half));
       }
     }
+    if (a.y16 == nullptr || head != a.heads - 1) return;
+    for (int i = width + lane; i < a.stride16; i += 32) {
+      a.y16[static_cast<int64_t>(tile.out + number) * a.stride16 + i] = 0;
+    }
   }
 };
 

@@ -54,21 +54,15 @@ struct EncoderLayer {
     std::vector<uint16_t> x16(x->size()), context(x->size());
     std::vector<uint16_t> qkv(x->size() * 3), inner(static_cast<size_t>(rows * kInner));
     std::vector<float> sum(x->size());
-    std::vector<AttentionTile> tiles;
-    int first = 0;
-    for (const int length : lengths) {
-      for (int query = 0; query < length; query += 64) {
-        tiles.push_back({first, length, query, std::min(64, length - query), first + query});
-      }
-      first += length;
-    }
+    const std::vector<AttentionTile> tiles = TilesOf(lengths);
     const int count = static_cast<int>(tiles.size());
     // To y with a residual, else to y16.
     const auto product = [&](const LayerMatrix& w, const std::vector<uint16_t>& in,
                              const float* residual, float* y, std::vector<uint16_t>* y16,
                              program::Activation activation) {
       using Kernel = GemmMmaSmall<true>;
-      GemmArgs args = {.x = in.data(), .w = w.pieces.data(), .rows = &rows, .stride = w.k, .k = w.k};
+      GemmArgs args = {
+          .x = in.data(), .w = w.pieces.data(), .rows = &rows, .stride = w.k, .k = w.k};
       args.to = {.bias = w.bias.data(),
                  .residual = residual,
                  .y = y,
@@ -159,6 +153,17 @@ struct EncoderLayer {
   std::vector<float> gamma1, gamma2, beta;
 
  private:
+  static std::vector<AttentionTile> TilesOf(std::span<const int> lengths) {
+    std::vector<AttentionTile> tiles;
+    int first = 0;
+    for (const int length : lengths) {
+      for (int query = 0; query < length; query += 64) {
+        tiles.push_back({first, length, query, std::min(64, length - query), first + query});
+      }
+      first += length;
+    }
+    return tiles;
+  }
   static void Round(std::span<const float> from, std::vector<uint16_t>* to) {
     for (size_t i = 0; i < from.size(); ++i) (*to)[i] = Operand16(from[i], true);
   }

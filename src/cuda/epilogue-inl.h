@@ -11,23 +11,17 @@ SIMT_FN uint32_t PackOperands(float low, float high, bool half) {
 }
 
 SIMT_FN float Activate(float value, program::Activation activation) {
-  switch (activation) {
-    case program::Activation::kGelu:
-      return 0.5F * value * (1.0F + simt::Erf(value * 0.707106781F));
-    case program::Activation::kGeluTanh: {
-      const float cube = value * value * value;
-      return 0.5F * value *
-             (1.0F + simt::Tanh(0.797884561F * simt::Fma(cube, 0.044715F, value)));
-    }
-    case program::Activation::kTanh:
-      return simt::Tanh(value);
-    case program::Activation::kRelu:
-      return value > 0 ? value : 0.0F;
-    case program::Activation::kSilu:
-      return value * simt::Sigmoid(value);
-    case program::Activation::kNone:
-      break;
+  using program::Activation;
+  if (activation == Activation::kGelu) {
+    return 0.5F * value * (1.0F + simt::Erf(value * 0.707106781F));
   }
+  if (activation == Activation::kGeluTanh) {
+    const float cube = value * value * value;
+    return 0.5F * value * (1.0F + simt::Tanh(0.797884561F * simt::Fma(cube, 0.044715F, value)));
+  }
+  if (activation == Activation::kTanh) return simt::Tanh(value);
+  if (activation == Activation::kRelu) return value > 0 ? value : 0.0F;
+  if (activation == Activation::kSilu) return value * simt::Sigmoid(value);
   return value;
 }
 

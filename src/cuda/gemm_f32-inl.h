@@ -20,8 +20,7 @@ struct GemmF32 {
     for (int i = simt::ThreadX(); i < 64 * kTileK; i += kThreads) {
       const int row = i / kTileK, at = i % kTileK;
       const bool valid = first + row < count && k0 + at < k;
-      to[at * kStride + row] =
-          valid ? from[static_cast<int64_t>(first + row) * k + k0 + at] : 0.0F;
+      to[at * kStride + row] = valid ? from[static_cast<int64_t>(first + row) * k + k0 + at] : 0.0F;
     }
   }
 

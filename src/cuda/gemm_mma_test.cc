@@ -186,7 +186,7 @@ TEST_F(GemmMmaTest, NoBanksConflict) {
   EXPECT_EQ(counters_.shared_requests, 8u * 8 * 4 * (4 + 2));
 }
 
-// activation(x w^T + b) (x up^T + b_up), also where features are no whole piece.
+// activation(x w^T + b) (x up^T + b_up), also where features end within a piece.
 TEST_F(GemmMmaTest, Gates) {
   for (const auto& [rows, k, features] : {std::tuple{3, 64, 16}, {33, 320, 80}, {2, 64, 104}}) {
     const Product p(rows, k, features, true, 5);

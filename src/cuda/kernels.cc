@@ -12,8 +12,7 @@ namespace {
 template <typename Kernel, typename Args>
 constexpr KernelRow RowFor(const char* name) {
   static_assert(sizeof(Args) <= kArgsBytesMax);
-  KernelRow row = {name, Kernel::kThreads, Kernel::kSharedBytes, 0, 0, sizeof(Args),
-                   [](const void* args) { Kernel::Run(*static_cast<const Args*>(args)); }};
+  KernelRow row = {name, Kernel::kThreads, Kernel::kSharedBytes, sizeof(Args), 0, 0};
   if constexpr (requires { Kernel::kTileRows; }) {
     row.tile_rows = Kernel::kTileRows;
     row.tile_features = Kernel::kTileFeatures;
@@ -21,7 +20,7 @@ constexpr KernelRow RowFor(const char* name) {
   return row;
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kKernelRows[] = {
 #define PENSTOCK_KERNEL(name, args, ...) RowFor<__VA_ARGS__, args>(#name),
 #include "cuda/kernel_list.inc"
 #undef PENSTOCK_KERNEL
@@ -29,6 +28,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow, kKernels> KernelRows() { return kRows; }
+const KernelRow& RowOf(KernelId id) { return kKernelRows[static_cast<size_t>(id)]; }
 
 }  // namespace penstock::cuda

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "program/op_kinds.h"
 
@@ -27,8 +26,8 @@ struct Epilogue {
 };
 
 struct GemmArgs {
-  const uint16_t* x;  // [rows, stride] operands
-  const uint16_t* w;  // pieces of [features, k]
+  const uint16_t* x;   // [rows, stride] operands
+  const uint16_t* w;   // pieces of [features, k]
   const uint16_t* up;  // the same, of the matrix that is multiplied beside it; null: no gate
   const int* rows;
   int stride;  // values between rows of x, a multiple of 8
@@ -63,7 +62,7 @@ struct RelativeBias {
 
 struct AttentionArgs {
   const uint16_t* qkv;         // [rows, stride] operands: q, k, v, each of all heads
-  uint16_t* y;                 // [rows, y_stride] operands of the same type, heads * head_size
+  uint16_t* y;                 // [rows, y_stride] operands of the same type, 0 behind the heads
   const AttentionTile* tiles;  // one for each block row
   const int* tile_count;
   RelativeBias bias;  // of kernels with one
@@ -157,13 +156,10 @@ struct KernelRow {
   const char* name;
   int threads;  // of a block
   int shared_bytes;
-  int tile_rows;      // of a block of a product; else 0
-  int tile_features;  // the same
   size_t args_bytes;
-  void (*emulate)(const void* args);
+  int tile_rows;      // of a block; 0: its grid is another
+  int tile_features;  // of a block of a product
 };
-// By KernelId.
-std::span<const KernelRow, kKernels> KernelRows();
-inline const KernelRow& RowOf(KernelId id) { return KernelRows()[static_cast<size_t>(id)]; }
+const KernelRow& RowOf(KernelId id);
 
 }  // namespace penstock::cuda

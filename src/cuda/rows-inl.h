@@ -86,8 +86,7 @@ struct RowsEmbed : RowKernel {
 struct RowsHeads : RowKernel {
   static SIMT_FN float Value(const HeadsArgs& a, int row, int head, int column) {
     if (column >= a.head_size) return 0;
-    const float* const x =
-        a.x + (static_cast<int64_t>(row) * 3 * a.heads + head) * a.head_size;
+    const float* const x = a.x + (static_cast<int64_t>(row) * 3 * a.heads + head) * a.head_size;
     if (a.cos == nullptr || head >= 2 * a.heads || column >= a.rope_size) return x[column];
     const int half = a.rope_size / 2;
     const int pair = a.interleaved ? column / 2 : column % half;

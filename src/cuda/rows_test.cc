@@ -1,11 +1,11 @@
-#include "cuda/rows-inl.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
+
+#include "cuda/rows-inl.h"
 
 namespace penstock::cuda {
 namespace {
@@ -68,7 +68,8 @@ TEST_F(RowsTest, Norms) {
           ASSERT_NEAR(got, want, 2e-6 * (1 + std::abs(want)) + (width == 1 && !rms ? 1e-3 : 0));
           ASSERT_EQ(y16[static_cast<size_t>(row * stride + i)], Operand16(got, true));
         }
-        for (int i = width; i < stride; ++i) EXPECT_EQ(y16[static_cast<size_t>(row * stride + i)], 0);
+        for (int i = width; i < stride; ++i)
+          EXPECT_EQ(y16[static_cast<size_t>(row * stride + i)], 0);
       }
     }
   }
@@ -154,7 +155,8 @@ TEST_F(RowsTest, RotatesHeads) {
         want.resize(kDepth);
         const auto begin = y.begin() + (row * 3 * kHeads + head) * kDepth;
         for (int i = 0; i < kDepth; ++i) {
-          EXPECT_NEAR(begin[i], want[static_cast<size_t>(i)], 1e-6) << row << " " << head << " " << i;
+          EXPECT_NEAR(begin[i], want[static_cast<size_t>(i)], 1e-6)
+              << row << " " << head << " " << i;
         }
       }
     }

@@ -1,0 +1,160 @@
+#include "cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "common/exception_status.h"
+#include "common/int_math.h"
+#include "cuda/weights.h"
+
+namespace penstock::cuda {
+namespace {
+
+using numbers::DType;
+
+// Keep and Pack throw where memory runs out.
+template <typename T>
+T ValueOf(Expected<T> made) {
+  if (made.ok()) return std::move(*made);
+  if (made.status().code() == StatusCode::kResourceExhausted) throw std::bad_alloc();
+  throw std::runtime_error(made.status().message());
+}
+
+// Rows of several views, one under the other, as floats.
+void CopyRows(std::span<const program::LinearRows> parts, int64_t first, int64_t count, float* to) {
+  for (const program::LinearRows& part : parts) {
+    const int64_t rows = std::min(count, part.weight.rows - first);
+    if (rows > 0) {
+      part.weight.CopyToF32(first, rows, to);
+      to += rows * part.weight.columns;
+      count -= rows;
+      first += rows;
+    }
+    first -= part.weight.rows;
+    if (count == 0) return;
+  }
+}
+
+class CudaBackend final : public program::Backend {
+ public:
+  CudaBackend(std::unique_ptr<Device> device, const RunOptions& options)
+      : device_(std::move(device)), shared_(device_.get()), options_(options) {}
+
+  std::string name() const override { return "cuda (" + device_->info().name + ")"; }
+  DType preferred_dtype() const override { return DType::kF16; }
+  uint64_t AvailableBytes() const override { return device_->AvailableBytes(); }
+
+  std::unique_ptr<program::Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override {
+    const auto row_bytes = static_cast<uint64_t>(width) * sizeof(float);
+    DeviceBlock block = ValueOf(Alloc(static_cast<uint64_t>(rows) * row_bytes));
+    Staging staging(&shared_);
+    Check(staging.Copy(block.data(), static_cast<uint64_t>(rows), row_bytes,
+                       [&](uint64_t first, std::span<std::byte> to) {
+                         fill(static_cast<int64_t>(first),
+                              {reinterpret_cast<float*>(to.data()), to.size() / sizeof(float)});
+                       }));
+    auto table = std::make_unique<DeviceTable>(rows, width, std::move(block));
+    CountPacked(table->bytes());
+    return table;
+  }
+
+  Expected<std::unique_ptr<program::PackedLinear>> Pack(
+      std::span<const program::LinearRows> parts, const program::PackOptions& options) override {
+    const DType dtype = options.dtype;
+    if (options.as_stored) return Status::Unsupported("the GPU does not run programs with a cache");
+    if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBf16) {
+      return Status::Unsupported("the GPU does not multiply in " +
+                                 std::string(numbers::DTypeFlag(dtype)));
+    }
+    int64_t rows = 0;
+    for (const program::LinearRows& part : parts) rows += part.weight.rows;
+    const int64_t columns = parts[0].weight.columns;
+    DeviceBlock weights = ValueOf(Alloc(DeviceLinear::WeightBytes(columns, rows, dtype)));
+    Staging staging(&shared_);
+    if (dtype == DType::kF32) {
+      Check(staging.Copy(weights.data(), static_cast<uint64_t>(rows),
+                         static_cast<uint64_t>(columns) * sizeof(float),
+                         [&](uint64_t first, std::span<std::byte> to) {
+                           const auto count = static_cast<int64_t>(to.size() / sizeof(float));
+                           CopyRows(parts, static_cast<int64_t>(first), count / columns,
+                                    reinterpret_cast<float*>(to.data()));
+                         }));
+    } else {
+      CopyPieces(parts, rows, columns, dtype == DType::kF16, &staging, weights.data());
+    }
+    DeviceBlock bias;
+    if (parts[0].bias.data != nullptr) {
+      bias = ValueOf(Alloc(static_cast<uint64_t>(rows) * sizeof(float)));
+      std::vector<float> values(static_cast<size_t>(rows));
+      float* at = values.data();
+      for (const program::LinearRows& part : parts) {
+        part.bias.CopyToF32(0, 1, at);
+        at += part.weight.rows;
+      }
+      Check(staging.Copy(bias.data(), values.size(), sizeof(float),
+                         [&](uint64_t first, std::span<std::byte> to) {
+                           std::memcpy(to.data(), values.data() + first, to.size());
+                         }));
+    }
+    auto packed =
+        std::make_unique<DeviceLinear>(static_cast<int32_t>(columns), static_cast<int32_t>(rows),
+                                       dtype, std::move(weights), std::move(bias));
+    CountPacked(packed->bytes());
+    return std::unique_ptr<program::PackedLinear>(std::move(packed));
+  }
+
+  Expected<std::unique_ptr<program::ProgramRun>> Prepare(
+      std::span<const program::Program* const> programs,
+      const program::PrepareOptions& /*options*/) override {
+    try {
+      PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<program::ProgramRun> run,
+                                CudaProgramRun::Make(&shared_, programs, options_));
+      return run;
+    } catch (...) {
+      return ExceptionStatus();
+    }
+  }
+
+ private:
+  static void Check(const Status& status) {
+    if (status.ok()) return;
+    ValueOf(Expected<int>(status));
+  }
+  Expected<DeviceBlock> Alloc(uint64_t bytes) {
+    const std::lock_guard lock(shared_.mutex);
+    return DeviceBlock::OnDevice(device_.get(), bytes);
+  }
+
+  static void CopyPieces(std::span<const program::LinearRows> parts, int64_t rows, int64_t columns,
+                         bool half, Staging* staging, std::byte* to) {
+    const auto k = static_cast<size_t>(columns);
+    const uint64_t unit = 16 * RoundUp(k, 64) * sizeof(uint16_t);
+    std::vector<float> values(16 * k);
+    Check(staging->Copy(to, CeilDiv(static_cast<size_t>(rows), 16), unit,
+                        [&](uint64_t first, std::span<std::byte> memory) {
+                          for (uint64_t i = 0; i < memory.size() / unit; ++i) {
+                            const auto row = static_cast<int64_t>((first + i) * 16);
+                            const int64_t count = std::min<int64_t>(16, rows - row);
+                            CopyRows(parts, row, count, values.data());
+                            WritePieces({values.data(), static_cast<size_t>(count) * k}, k, half,
+                                        reinterpret_cast<uint16_t*>(memory.data() + i * unit));
+                          }
+                        }));
+  }
+
+  const std::unique_ptr<Device> device_;
+  SharedDevice shared_;
+  const RunOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<program::Backend> NewCudaBackend(std::unique_ptr<Device> device,
+                                                 const RunOptions& options) {
+  return std::make_unique<CudaBackend>(std::move(device), options);
+}
+
+}  // namespace penstock::cuda

@@ -1,0 +1,75 @@
+// CudaProgramRun: programs without a cache on a device.
+//
+// Run copies a batch into pinned memory, puts a copy, the program's kernels and a copy of the
+// result into the stream, and waits outside the mutex: meanwhile other runs put theirs behind it.
+// Kernels are captured into a graph when their bucket is first met, and replayed from then on.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "cuda/lowering.h"
+#include "cuda/weights.h"
+#include "program/program_run.h"
+
+namespace penstock::cuda {
+
+struct RunOptions {
+  bool graphs = true;      // else kernels are launched one by one; results are the same to the bit
+  size_t graphs_max = 64;  // of each run; the one that was not used for longest goes
+};
+
+class CudaProgramRun final : public program::ProgramRun {
+ public:
+  // Device and programs must outlive it. kUnsupported: PlanLowering's.
+  static Expected<std::unique_ptr<CudaProgramRun>> Make(
+      SharedDevice* shared, std::span<const program::Program* const> programs,
+      const RunOptions& options);
+  ~CudaProgramRun() override;
+
+  Status Reserve(size_t tokens, size_t sequences) override;
+  uint64_t BytesFor(size_t tokens, size_t sequences) const override;
+  uint64_t HeldBytes() const override { return held_bytes_.load(std::memory_order_relaxed); }
+  uint64_t Release() override;
+  Status Run(size_t index, const program::PackedBatch& batch,
+             std::span<float* const> sinks) override;
+
+ private:
+  struct Graph {
+    GraphId id{};
+    uint64_t generation = 0;
+    uint64_t used = 0;  // run that used it last
+  };
+
+  CudaProgramRun(SharedDevice* shared, const RunOptions& options)
+      : shared_(shared), options_(options) {}
+
+  // All under the mutex of the device.
+  Status ReserveLocked(const Bucket& bucket);
+  Status ReservePinned(DeviceBlock* block, uint64_t bytes);
+  Status PutKernels(size_t index, const Bucket& bucket, const Lowered& lowered);
+  Status Capture(const Lowered& lowered, Graph* graph);
+  // The batch as it is copied to the device; returns the bytes.
+  uint64_t WriteInput(const LoweringPlan& plan, const Bucket& bucket,
+                      const program::PackedBatch& batch);
+  void FreeGraphs();
+  void CountHeld();
+
+  SharedDevice* const shared_;
+  const RunOptions options_;
+  std::vector<LoweringPlan> plans_;
+  std::map<std::pair<size_t, Bucket>, Graph> graphs_;
+  DeviceBlock input_, results_;  // pinned
+  EventId done_{};
+  bool has_event_ = false;
+  bool holds_ = false;
+  uint64_t runs_ = 0;
+  std::atomic<uint64_t> held_bytes_{0};
+};
+
+}  // namespace penstock::cuda

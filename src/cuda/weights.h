@@ -1,0 +1,93 @@
+// Tables and matrices in a device's memory, and the way there through pinned memory.
+//
+// A matrix in f32 lies row by row. One of 16-bit operands lies in pieces of 16 features by 64 of k
+// (gemm_mma-inl.h), padded with zeros to whole pieces.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "cuda/device.h"
+#include "program/backend.h"
+
+namespace penstock::cuda {
+
+// What the programs of a device share. Device calls are made under the mutex.
+struct SharedDevice {
+  explicit SharedDevice(Device* device_in) : device(device_in) {}
+  Device* const device;
+  std::mutex mutex;
+  // One set of activations, of the run that needs the most; all kernels are in one stream, in order.
+  DeviceBlock activations;
+  uint64_t generation = 0;  // of the set: graphs of another one are void
+  size_t holders = 0;       // runs that use it
+};
+
+class DeviceTable final : public program::Table {
+ public:
+  DeviceTable(int64_t rows, int32_t width, DeviceBlock block)
+      : program::Table(rows, width), block_(std::move(block)) {}
+  float* data() const { return reinterpret_cast<float*>(block_.data()); }
+
+ private:
+  DeviceBlock block_;
+};
+
+class DeviceLinear final : public program::PackedLinear {
+ public:
+  DeviceLinear(int32_t in, int32_t out, numbers::DType dtype, DeviceBlock weights, DeviceBlock bias)
+      : program::PackedLinear(in, out, dtype),
+        weights_(std::move(weights)),
+        bias_(std::move(bias)) {}
+
+  uint64_t bytes() const override { return weights_.bytes() + bias_.bytes(); }
+  // Bytes of the weights alone.
+  static uint64_t WeightBytes(int64_t in, int64_t out, numbers::DType dtype);
+
+  const float* floats() const { return reinterpret_cast<const float*>(weights_.data()); }
+  const uint16_t* pieces() const { return reinterpret_cast<const uint16_t*>(weights_.data()); }
+  // Null: none.
+  const float* bias() const { return reinterpret_cast<const float*>(bias_.data()); }
+
+ private:
+  DeviceBlock weights_;
+  DeviceBlock bias_;
+};
+
+// Rows of 16 features, [count, k] with count <= 16, as their pieces: RoundUp(k, 64) * 16 operands.
+void WritePieces(std::span<const float> rows, size_t k, bool half, uint16_t* to);
+
+// Copies to the device through two halves of pinned memory: one is filled while the other is on
+// its way. For one thread at a time.
+class Staging {
+ public:
+  static constexpr uint64_t kHalfBytes = uint64_t{4} << 20;
+
+  explicit Staging(SharedDevice* shared) : shared_(shared) {}
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  // `unit` bytes at a time, up to kHalfBytes or one unit: fill(first, memory) writes the bytes from
+  // unit `first` on. Returns once all is there.
+  using Fill = std::function<void(uint64_t first, std::span<std::byte> to)>;
+  Status Copy(std::byte* to, uint64_t units, uint64_t unit, const Fill& fill);
+
+ private:
+  struct Half {
+    DeviceBlock memory;
+    EventId copied{};
+    bool has_event = false;
+    bool pending = false;
+  };
+  Status Await(Half* half);
+
+  SharedDevice* const shared_;
+  Half halves_[2];
+};
+
+}  // namespace penstock::cuda
