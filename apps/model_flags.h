@@ -28,7 +28,7 @@ std::string CheckPerModel(const std::string& flag, const std::string& given, Par
 
 // What --device says.
 inline constexpr char kDeviceHelp[] =
-    "Where the model lies and computes: cpu; auto = the best device there is.";
+    "Where the model lies and computes: cpu, cuda (an NVIDIA GPU; encoders only); auto = cpu.";
 
 // Adds --auto-pull.
 void AddAutoPull(FlagSet* app, bool* allowed);

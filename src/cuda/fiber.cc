@@ -104,7 +104,12 @@ Fiber::Fiber(size_t stack_bytes, size_t stagger) : bytes_(stack_bytes), stagger_
 }
 
 Fiber::~Fiber() {
-  if (stack_ != nullptr) munmap(stack_, bytes_);
+  if (stack_ == nullptr) return;
+#ifdef PENSTOCK_ASAN
+  // The next mapping may lie where the stack was.
+  __asan_unpoison_memory_region(stack_, bytes_);
+#endif
+  munmap(stack_, bytes_);
 }
 
 Fiber::Fiber(Fiber&& other) noexcept

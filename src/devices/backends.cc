@@ -6,6 +6,8 @@
 
 #include "cpu/cpu_backend.h"
 #include "cpu/self_check.h"
+#include "cuda/cuda_backend.h"
+#include "cuda/device_driver.h"
 
 namespace penstock::devices {
 namespace {
@@ -13,11 +15,17 @@ namespace {
 struct DeviceRow {
   const char* name;
   Expected<std::unique_ptr<program::Backend>> (*make)(const DeviceOptions& options);
-  bool (*is_here)();  // on this machine
+  Status (*is_here)();  // on this machine; else why not
+  bool automatic;       // taken where none is named
   std::vector<program::KernelDifference> (*check_kernels)();
 };
 
-bool Always() { return true; }
+Status Always() { return Status::Ok(); }
+
+Expected<std::unique_ptr<program::Backend>> NewGpu() {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, cuda::OpenDriverDevice());
+  return cuda::NewCudaBackend(std::move(device));
+}
 
 // The host first, the best one last.
 constexpr DeviceRow kDevices[] = {
@@ -25,7 +33,11 @@ constexpr DeviceRow kDevices[] = {
      [](const DeviceOptions& options) {
        return cpu::NewCpuBackend({options.threads, options.pin, options.isa});
      },
-     Always, cpu::CheckKernels},
+     Always, true, cpu::CheckKernels},
+    // Named only: nothing of it has been measured on a GPU.
+    {"cuda", [](const DeviceOptions&) { return NewGpu(); },
+     [] { return cuda::OpenDriverDevice().status(); }, false,
+     [] { return std::vector<program::KernelDifference>(); }},
 };
 
 }  // namespace
@@ -47,19 +59,27 @@ Expected<std::string> ParseDevice(const std::string& name) {
                                  "device");
 }
 
+Status CheckDevice(const std::string& name) {
+  PENSTOCK_RETURN_IF_ERROR(ParseDevice(name).status());
+  for (const DeviceRow& row : kDevices) {
+    if (name == row.name) return row.is_here().Annotate("device '" + name + "'");
+  }
+  return Status::Ok();
+}
+
 Expected<std::unique_ptr<program::Backend>> NewBackend(const DeviceOptions& options) {
   PENSTOCK_RETURN_IF_ERROR(ParseDevice(options.device).status());
   const bool any = options.device == Devices::kAuto;
   return std::find_if(
              std::rbegin(kDevices), std::rend(kDevices),
-             [&](const DeviceRow& row) { return any ? row.is_here() : options.device == row.name; })
+             [&](const DeviceRow& row) { return any ? row.automatic : options.device == row.name; })
       ->make(options);
 }
 
 Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options) {
   std::vector<MadeDevice> made;
   for (const DeviceRow& row : kDevices) {
-    if (!row.is_here()) continue;
+    if (!row.is_here().ok()) continue;
     PENSTOCK_ASSIGN_OR_RETURN(auto backend, row.make(options));
     made.push_back({row.name, std::move(backend)});
   }
@@ -78,7 +98,7 @@ Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes) {
 std::vector<program::KernelDifference> CheckKernels() {
   std::vector<program::KernelDifference> all;
   for (const DeviceRow& row : kDevices) {
-    if (!row.is_here()) continue;
+    if (!row.is_here().ok()) continue;
     for (program::KernelDifference& one : row.check_kernels()) all.push_back(std::move(one));
   }
   return all;

@@ -26,6 +26,9 @@ Expected<std::string> ParseDevice(const std::string& name);
 // "cpu, ...": of all devices that this program knows.
 std::string DeviceNames();
 
+// Why a device is not on this machine. Errors: those of ParseDevice, and of the device.
+Status CheckDevice(const std::string& name);
+
 // Errors: those of ParseDevice, and of the device.
 Expected<std::unique_ptr<program::Backend>> NewBackend(const DeviceOptions& options);
 

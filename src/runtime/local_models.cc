@@ -158,8 +158,11 @@ Status Assemble(const ModelOptions& flags, registry::Registry::Loader loader, Lo
       backend == nullptr ? devices::Devices(nullptr)
                          : devices::DevicesOf(local->devices, memory_bytes),
       &local->metrics, std::move(loader), options);
-  for (registry::ModelSpec& spec : specs)
+  for (registry::ModelSpec& spec : specs) {
+    if (!spec.device.empty() && backend != nullptr)
+      PENSTOCK_RETURN_IF_ERROR(devices::CheckDevice(spec.device));
     PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
+  }
   if (!flags.repositories.empty()) {
     PENSTOCK_ASSIGN_OR_RETURN(local->repository, Repository::Open(local->registry.get(), flags));
   }

@@ -1,0 +1,26 @@
+// A GPU by NVIDIA's driver, which is opened at run time: nothing of CUDA is linked.
+//
+// The driver library is libcuda.so.1; the environment variable PENSTOCK_CUDA_DRIVER names another
+// file. CUDA_VISIBLE_DEVICES says which GPU is the first one, which is taken.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "cuda/device.h"
+#include "cuda/kernel_images.h"
+
+namespace penstock::cuda {
+
+struct DriverOptions {
+  std::string library;  // empty: as above
+  std::span<const KernelImage> images = BuiltKernelImages();
+};
+
+// The first GPU; its memory is first taken with the first allocation. kUnavailable: there is no
+// driver, or no GPU. kUnsupported: the program has no kernels, or none for this GPU; the driver lacks
+// a function.
+Expected<std::unique_ptr<Device>> OpenDriverDevice(const DriverOptions& options = {});
+
+}  // namespace penstock::cuda

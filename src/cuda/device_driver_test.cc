@@ -1,0 +1,139 @@
+// The driver device over a fake driver library, whose GPU is the emulated device
+// (tests/cuda/fake_driver.cc).
+#include "cuda/device_driver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cuda/cuda_backend.h"
+#include "cuda/device_emulated.h"
+#include "families/model_folder.h"
+#include "models/golden_test_util.h"
+
+namespace penstock::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+// A frame of zstd without content.
+constexpr unsigned char kEmptyFrame[] = {0x28, 0xB5, 0x2F, 0xFD, 0x24, 0x00, 0x01,
+                                         0x00, 0x00, 0x99, 0xE9, 0xD8, 0x51};
+constexpr KernelImage kImages[] = {
+    {"sm_80", 8, 0, KernelImage::Runs::kMinorsAbove, kEmptyFrame},
+    {"sm_90a", 9, 0, KernelImage::Runs::kHere, kEmptyFrame},
+    {"compute_80", 8, 0, KernelImage::Runs::kAllAbove, kEmptyFrame},
+};
+
+class DriverDeviceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "not under the thread sanitizer";
+#endif
+    const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    library_ = folder / "libfake_cuda_driver.so";
+    ASSERT_TRUE(std::filesystem::exists(library_)) << library_;
+  }
+  void TearDown() override {
+    for (const char* const name :
+         {"PENSTOCK_FAKE_GPUS", "PENSTOCK_FAKE_CAPABILITY", "PENSTOCK_FAKE_LOST"}) {
+      unsetenv(name);
+    }
+  }
+  Expected<std::unique_ptr<Device>> Open() { return OpenDriverDevice({library_, kImages}); }
+
+  std::string library_;
+};
+
+TEST_F(DriverDeviceTest, TellsWhatTheGpuIs) {
+  const auto device = Open();
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  EXPECT_EQ((*device)->info().name, "Fake GPU");
+  EXPECT_EQ((*device)->info().major, 9);
+  EXPECT_EQ((*device)->info().driver, "13.0");
+  EXPECT_GT((*device)->AvailableBytes(), 0u);
+}
+
+TEST_F(DriverDeviceTest, SaysWhatIsMissing) {
+  const auto none = OpenDriverDevice({"libnot_here.so.1", kImages});
+  EXPECT_EQ(none.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(none.status().message(), HasSubstr("no NVIDIA driver"));
+  const auto other = OpenDriverDevice({"libc.so.6", kImages});
+  EXPECT_EQ(other.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(other.status().message(), HasSubstr("too old: it has no cu"));
+  const auto empty = OpenDriverDevice({library_, {}});
+  EXPECT_THAT(empty.status().message(), HasSubstr("without kernels"));
+  setenv("PENSTOCK_FAKE_GPUS", "0", 1);
+  EXPECT_THAT(Open().status().message(), HasSubstr("has no GPU"));
+  unsetenv("PENSTOCK_FAKE_GPUS");
+  setenv("PENSTOCK_FAKE_CAPABILITY", "75", 1);
+  EXPECT_THAT(Open().status().message(), HasSubstr("(compute capability 7.5) is too old"));
+}
+
+TEST_F(DriverDeviceTest, TheNearestKernelsAreTaken) {
+  const auto name = [](int major, int minor) {
+    const KernelImage* const image = FindKernelImage(kImages, major, minor);
+    return image == nullptr ? "none" : std::string(image->name);
+  };
+  EXPECT_EQ(name(8, 0), "sm_80");
+  EXPECT_EQ(name(8, 9), "sm_80");
+  EXPECT_EQ(name(9, 0), "sm_90a");
+  EXPECT_EQ(name(10, 0), "compute_80");
+  EXPECT_EQ(name(7, 5), "none");
+}
+
+TEST_F(DriverDeviceTest, BuiltKernelsUnpack) {
+  for (const KernelImage& image : BuiltKernelImages()) {
+    const auto unpacked = UnpackKernelImage(image);
+    ASSERT_TRUE(unpacked.ok()) << image.name;
+    const std::string text(unpacked->begin(), unpacked->end());
+    for (size_t i = 0; i < kKernels; ++i) {
+      EXPECT_THAT(text, HasSubstr(RowOf(static_cast<KernelId>(i)).name)) << image.name;
+    }
+    const KernelImage cut = {image.name, 8, 0, image.runs, image.compressed.first(1000)};
+    EXPECT_FALSE(UnpackKernelImage(cut).ok());
+  }
+}
+
+// A model's vectors through the driver's functions are those of the emulated device.
+TEST_F(DriverDeviceTest, RunsModels) {
+  auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
+  ASSERT_TRUE(folder.ok());
+  auto cases = models::LoadCases("bert_mean_normalize", &*folder);
+  models::GoldenBatch batch;
+  for (size_t i = 0; i < 3; ++i) batch.Add(cases[i]);
+  std::vector<std::vector<float>> results;
+  for (const bool fake : {true, false}) {
+    auto device = fake ? *Open() : std::unique_ptr<Device>(NewEmulatedDevice({}));
+    const auto backend = NewCudaBackend(std::move(device));
+    auto model = models::EncoderModel::Load(*folder, backend.get(), numbers::DType::kF16);
+    ASSERT_TRUE(model.ok()) << model.status().ToString();
+    results.push_back(models::RunBatch(**model, batch, program::EncoderOutput::kPooled));
+    EXPECT_EQ(models::RunBatch(**model, batch, program::EncoderOutput::kPooled), results.back());
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST_F(DriverDeviceTest, ALostGpuSaysSo) {
+  auto device = *Open();
+  const auto block = DeviceBlock::OnDevice(device.get(), 64);
+  ASSERT_TRUE(block.ok());
+  const auto host = DeviceBlock::OnHost(device.get(), 64);
+  ASSERT_TRUE(host.ok());
+  setenv("PENSTOCK_FAKE_LOST", "1", 1);
+  Status status;
+  for (int i = 0; i < 3 && status.ok(); ++i)
+    status = device->CopyIn(block->data(), host->data(), 64);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("the GPU is lost: cuMemcpyHtoD: a fake error (719)"));
+  unsetenv("PENSTOCK_FAKE_LOST");
+  EXPECT_EQ(device->CopyIn(block->data(), host->data(), 64).code(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace penstock::cuda

@@ -1,0 +1,76 @@
+// The functions of NVIDIA's driver that Penstock calls, as libcuda.so.1 exports them since CUDA 12.0.
+// (Source: the CUDA driver API, https://docs.nvidia.com/cuda/cuda-driver-api.)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock::cuda::driver {
+
+using Result = int;  // CUresult
+inline constexpr Result kSuccess = 0;
+inline constexpr Result kOutOfMemory = 2;
+using DeviceNumber = int;            // CUdevice
+using Pointer = unsigned long long;  // CUdeviceptr
+using Context = struct ContextTag*;
+using Module = struct ModuleTag*;
+using Function = struct FunctionTag*;
+using Stream = struct StreamTag*;
+using Event = struct EventTag*;
+using Graph = struct GraphTag*;
+using GraphExec = struct GraphExecTag*;
+
+// Constants of its enums.
+inline constexpr int kMultiprocessorCount = 16, kCapabilityMajor = 75, kCapabilityMinor = 76;
+inline constexpr int kMaxDynamicSharedBytes = 8;
+inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr int kCaptureThreadLocal = 1;
+
+// X(name, arguments)
+#define PENSTOCK_DRIVER_FUNCTIONS(X)                                                       \
+  X(cuInit, (unsigned))                                                                    \
+  X(cuGetErrorString, (Result, const char**))                                              \
+  X(cuDriverGetVersion, (int*))                                                            \
+  X(cuDeviceGetCount, (int*))                                                              \
+  X(cuDeviceGet, (DeviceNumber*, int))                                                     \
+  X(cuDeviceGetName, (char*, int, DeviceNumber))                                           \
+  X(cuDeviceGetAttribute, (int*, int, DeviceNumber))                                       \
+  X(cuDeviceTotalMem_v2, (size_t*, DeviceNumber))                                          \
+  X(cuDevicePrimaryCtxRetain, (Context*, DeviceNumber))                                    \
+  X(cuDevicePrimaryCtxRelease_v2, (DeviceNumber))                                          \
+  X(cuCtxSetCurrent, (Context))                                                            \
+  X(cuMemGetInfo_v2, (size_t*, size_t*))                                                   \
+  X(cuMemAlloc_v2, (Pointer*, size_t))                                                     \
+  X(cuMemFree_v2, (Pointer))                                                               \
+  X(cuMemHostAlloc, (void**, size_t, unsigned))                                            \
+  X(cuMemFreeHost, (void*))                                                                \
+  X(cuMemcpyHtoDAsync_v2, (Pointer, const void*, size_t, Stream))                          \
+  X(cuMemcpyDtoHAsync_v2, (void*, Pointer, size_t, Stream))                                \
+  X(cuStreamCreate, (Stream*, unsigned))                                                   \
+  X(cuStreamDestroy_v2, (Stream))                                                          \
+  X(cuStreamSynchronize, (Stream))                                                         \
+  X(cuModuleLoadData, (Module*, const void*))                                              \
+  X(cuModuleUnload, (Module))                                                              \
+  X(cuModuleGetFunction, (Function*, Module, const char*))                                 \
+  X(cuFuncSetAttribute, (Function, int, int))                                              \
+  X(cuLaunchKernel, (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
+                     unsigned, Stream, void**, void**))                                    \
+  X(cuStreamBeginCapture_v2, (Stream, int))                                                \
+  X(cuStreamEndCapture, (Stream, Graph*))                                                  \
+  X(cuGraphInstantiateWithFlags, (GraphExec*, Graph, unsigned long long))                  \
+  X(cuGraphDestroy, (Graph))                                                               \
+  X(cuGraphLaunch, (GraphExec, Stream))                                                    \
+  X(cuGraphExecDestroy, (GraphExec))                                                       \
+  X(cuEventCreate, (Event*, unsigned))                                                     \
+  X(cuEventDestroy_v2, (Event))                                                            \
+  X(cuEventRecord, (Event, Stream))                                                        \
+  X(cuEventSynchronize, (Event))                                                           \
+  X(cuEventElapsedTime, (float*, Event, Event))
+
+struct Api {
+#define PENSTOCK_DRIVER_MEMBER(name, arguments) Result(*name) arguments = nullptr;
+  PENSTOCK_DRIVER_FUNCTIONS(PENSTOCK_DRIVER_MEMBER)
+#undef PENSTOCK_DRIVER_MEMBER
+};
+
+}  // namespace penstock::cuda::driver

@@ -1,0 +1,231 @@
+// A driver library of NVIDIA's names, whose one GPU is the emulated device: what opens a driver at
+// run time is tested with it on any machine. Kernels are found by name; images are not read.
+//
+// Environment: PENSTOCK_FAKE_GPUS (1), PENSTOCK_FAKE_CAPABILITY (90: 9.0), PENSTOCK_FAKE_LOST: after
+// that many calls every one fails.
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "cuda/device_emulated.h"
+#include "cuda/driver_api.h"
+
+namespace {
+
+using namespace penstock::cuda;          // NOLINT: this file is one library
+using namespace penstock::cuda::driver;  // NOLINT
+
+constexpr Result kInvalidValue = 1, kLaunchFailed = 719;
+
+long Setting(const char* name, long otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? std::atol(value) : otherwise;
+}
+
+EmulatedDevice& Gpu() {
+  static const auto gpu = NewEmulatedDevice(
+      {.tensor_core = Setting("PENSTOCK_FAKE_CAPABILITY", 90) < 90 ? kAmpere : kHopper});
+  return *gpu;
+}
+
+// Counts a call that may fail.
+bool Lost() {
+  static long calls = 0;
+  const long most = Setting("PENSTOCK_FAKE_LOST", 0);
+  return most > 0 && ++calls > most;
+}
+
+template <typename Function>
+Result Do(Function&& function) {
+  if (Lost()) return kLaunchFailed;
+  const penstock::Status status = function();
+  if (status.ok()) return kSuccess;
+  return status.code() == penstock::StatusCode::kResourceExhausted ? kOutOfMemory : kLaunchFailed;
+}
+
+// Handles are numbers.
+template <typename Handle>
+Handle HandleOf(uint64_t number) {
+  return reinterpret_cast<Handle>(number);
+}
+template <typename Handle>
+uint32_t NumberOf(Handle handle) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(handle));
+}
+std::byte* BytesAt(Pointer at) { return reinterpret_cast<std::byte*>(at); }
+
+}  // namespace
+
+extern "C" {
+
+Result cuInit(unsigned) { return kSuccess; }
+Result cuGetErrorString(Result, const char** text) {
+  *text = "a fake error";
+  return kSuccess;
+}
+Result cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return kSuccess;
+}
+Result cuDeviceGetCount(int* count) {
+  *count = static_cast<int>(Setting("PENSTOCK_FAKE_GPUS", 1));
+  return kSuccess;
+}
+Result cuDeviceGet(DeviceNumber* device, int number) {
+  *device = number;
+  return kSuccess;
+}
+Result cuDeviceGetName(char* name, int bytes, DeviceNumber) {
+  std::strncpy(name, "Fake GPU", static_cast<size_t>(bytes));
+  return kSuccess;
+}
+Result cuDeviceGetAttribute(int* value, int attribute, DeviceNumber) {
+  const int capability = static_cast<int>(Setting("PENSTOCK_FAKE_CAPABILITY", 90));
+  if (attribute == kCapabilityMajor) {
+    *value = capability / 10;
+  } else if (attribute == kCapabilityMinor) {
+    *value = capability % 10;
+  } else {
+    *value = 1;
+  }
+  return kSuccess;
+}
+Result cuDeviceTotalMem_v2(size_t* bytes, DeviceNumber) {
+  *bytes = Gpu().info().memory_bytes;
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRetain(Context* context, DeviceNumber) {
+  *context = HandleOf<Context>(1);
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRelease_v2(DeviceNumber) { return kSuccess; }
+Result cuCtxSetCurrent(Context) { return kSuccess; }
+Result cuMemGetInfo_v2(size_t* free, size_t* all) {
+  *free = Gpu().AvailableBytes();
+  *all = Gpu().info().memory_bytes;
+  return kSuccess;
+}
+
+Result cuMemAlloc_v2(Pointer* at, size_t bytes) {
+  return Do([&] {
+    const auto made = Gpu().Alloc(bytes);
+    if (made.ok()) *at = reinterpret_cast<Pointer>(*made);
+    return made.status();
+  });
+}
+Result cuMemFree_v2(Pointer at) {
+  Gpu().Free(BytesAt(at));
+  return kSuccess;
+}
+Result cuMemHostAlloc(void** at, size_t bytes, unsigned) {
+  return Do([&] {
+    const auto made = Gpu().AllocHost(bytes);
+    if (made.ok()) *at = *made;
+    return made.status();
+  });
+}
+Result cuMemFreeHost(void* at) {
+  Gpu().FreeHost(static_cast<std::byte*>(at));
+  return kSuccess;
+}
+Result cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t bytes, Stream) {
+  return Do([&] { return Gpu().CopyIn(BytesAt(to), static_cast<const std::byte*>(from), bytes); });
+}
+Result cuMemcpyDtoHAsync_v2(void* to, Pointer from, size_t bytes, Stream) {
+  return Do([&] { return Gpu().CopyOut(static_cast<std::byte*>(to), BytesAt(from), bytes); });
+}
+
+Result cuStreamCreate(Stream* stream, unsigned) {
+  *stream = HandleOf<Stream>(1);
+  return kSuccess;
+}
+Result cuStreamDestroy_v2(Stream) { return kSuccess; }
+Result cuStreamSynchronize(Stream) {
+  return Do([&]() -> penstock::Status {
+    const auto event = Gpu().NewEvent();
+    PENSTOCK_RETURN_IF_ERROR(event.status());
+    PENSTOCK_RETURN_IF_ERROR(Gpu().Record(*event));
+    const penstock::Status status = Gpu().Wait(*event);
+    Gpu().FreeEvent(*event);
+    return status;
+  });
+}
+
+Result cuModuleLoadData(Module* module, const void*) {
+  *module = HandleOf<Module>(1);
+  return kSuccess;
+}
+Result cuModuleUnload(Module) { return kSuccess; }
+Result cuModuleGetFunction(Function* function, Module, const char* name) {
+  for (size_t i = 0; i < kKernels; ++i) {
+    if (std::string(RowOf(static_cast<KernelId>(i)).name) != name) continue;
+    *function = HandleOf<Function>(i + 1);
+    return kSuccess;
+  }
+  return kInvalidValue;
+}
+Result cuFuncSetAttribute(Function, int, int) { return kSuccess; }
+Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                      Stream, void** arguments, void** extra) {
+  KernelLaunch launch;
+  launch.kernel = static_cast<KernelId>(NumberOf(function) - 1);
+  launch.grid_x = static_cast<int>(grid_x);
+  launch.grid_y = static_cast<int>(grid_y);
+  const KernelRow& row = RowOf(launch.kernel);
+  const bool fits = grid_z == 1 && block_y == 1 && block_z == 1 && extra == nullptr &&
+                    static_cast<int>(block_x) == row.threads &&
+                    static_cast<int>(shared_bytes) == row.shared_bytes;
+  if (!fits) return kInvalidValue;
+  std::memcpy(launch.args.data(), arguments[0], row.args_bytes);
+  return Do([&] { return Gpu().Launch(launch); });
+}
+
+Result cuStreamBeginCapture_v2(Stream, int) {
+  return Do([] { return Gpu().BeginCapture(); });
+}
+Result cuStreamEndCapture(Stream, Graph* graph) {
+  return Do([&] {
+    const auto made = Gpu().EndCapture();
+    if (made.ok()) *graph = HandleOf<Graph>(static_cast<uint64_t>(*made));
+    return made.status();
+  });
+}
+Result cuGraphInstantiateWithFlags(GraphExec* made, Graph graph, unsigned long long) {
+  *made = HandleOf<GraphExec>(NumberOf(graph));
+  return kSuccess;
+}
+Result cuGraphDestroy(Graph) { return kSuccess; }
+Result cuGraphLaunch(GraphExec graph, Stream) {
+  return Do([&] { return Gpu().Replay(GraphId{NumberOf(graph)}); });
+}
+Result cuGraphExecDestroy(GraphExec graph) {
+  Gpu().FreeGraph(GraphId{NumberOf(graph)});
+  return kSuccess;
+}
+
+Result cuEventCreate(Event* event, unsigned) {
+  return Do([&] {
+    const auto made = Gpu().NewEvent();
+    if (made.ok()) *event = HandleOf<Event>(static_cast<uint64_t>(*made));
+    return made.status();
+  });
+}
+Result cuEventDestroy_v2(Event event) {
+  Gpu().FreeEvent(EventId{NumberOf(event)});
+  return kSuccess;
+}
+Result cuEventRecord(Event event, Stream) {
+  return Do([&] { return Gpu().Record(EventId{NumberOf(event)}); });
+}
+Result cuEventSynchronize(Event event) {
+  return Do([&] { return Gpu().Wait(EventId{NumberOf(event)}); });
+}
+Result cuEventElapsedTime(float* milliseconds, Event begin, Event end) {
+  *milliseconds = 1e3F * static_cast<float>(Gpu().SecondsBetween(EventId{NumberOf(begin)},
+                                                                 EventId{NumberOf(end)}));
+  return kSuccess;
+}
+
+}  // extern "C"

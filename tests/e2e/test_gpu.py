@@ -1,0 +1,106 @@
+"""--device cuda, with a driver library whose GPU is an emulator (tests/cuda/fake_driver.cc)."""
+
+import json
+import pathlib
+import subprocess
+
+import numpy
+import pytest
+
+from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, Server, binary, clean_environment
+
+FAKE = pathlib.Path(binary()).resolve().parent / "libfake_cuda_driver.so"
+TEXTS = ["hello world", "a dog in the park", "Voith builds water turbines"]
+
+
+def environment(**more):
+    return clean_environment() | {"PENSTOCK_CUDA_DRIVER": str(FAKE)} | more
+
+
+def penstock(*arguments, env):
+    return subprocess.run(
+        [binary(), *map(str, arguments)], input="\n".join(TEXTS).encode(), capture_output=True, env=env, timeout=120
+    )
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    if not FAKE.is_file():
+        pytest.skip(f"{FAKE} IS NOT BUILT")
+    probe = penstock("embed", "--device", "cuda", "--model", GOLDEN / EMBED, env=environment())
+    if b"without kernels" in probe.stderr:
+        pytest.skip("THE PROGRAM WAS BUILT WITHOUT NVCC: it has no kernels")
+    assert probe.returncode == 0, probe.stderr
+
+
+def vectors(*arguments):
+    done = penstock("embed", "--model", GOLDEN / EMBED, *arguments, env=environment())
+    assert done.returncode == 0, done.stderr
+    return numpy.array([json.loads(line)["embedding"] for line in done.stdout.splitlines()])
+
+
+@pytest.mark.parametrize("dtype, error", [("auto", 5e-3), ("bf16", 5e-2), ("f32", 1e-5)])
+def test_vectors_are_those_of_the_cpu(gpu, dtype, error):
+    ours = vectors("--device", "cuda", "--dtype", dtype)
+    want = vectors("--device=cpu", "--dtype", "f32")
+    assert numpy.abs(ours - want).max() <= error * numpy.abs(want).max()
+
+
+def test_a_server_has_models_on_both(gpu):
+    server = Server(
+        "--model",
+        f"a={GOLDEN / EMBED}",
+        "--model",
+        f"b={GOLDEN / EMBED}",
+        "--model",
+        f"rerank={GOLDEN / RERANK}",
+        "--model",
+        f"classify={GOLDEN / CLASSIFY}",
+        "--device",
+        "a=cuda",
+        "--device",
+        "rerank=cuda",
+        "--device",
+        "classify=cuda",
+        env=environment(),
+    )
+    try:
+        answers = [server.post("/v1/embeddings", {"model": name, "input": TEXTS}).json() for name in "ab"]
+        a, b = (numpy.array([row["embedding"] for row in answer["data"]]) for answer in answers)
+        assert ((a * b).sum(1) / numpy.linalg.norm(a, axis=1) / numpy.linalg.norm(b, axis=1)).min() > 0.9999
+        assert server.post("/v1/rerank", {"model": "rerank", "query": "dog", "documents": TEXTS}).status_code == 200
+        assert server.post("/predict", {"model": "classify", "inputs": "dog"}).status_code == 200
+        stats = server.get("/v1/stats").json()
+        assert [device["device"] for device in stats["devices"]] == ["cpu", "cuda"]
+        assert {model["model"]: model["device"] for model in stats["models"]} == {
+            "a": "cuda",
+            "b": "cpu",
+            "rerank": "cuda",
+            "classify": "cuda",
+        }
+        assert server.metrics()['penstock_device_memory_used_bytes{device="cuda"}'] > 0
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    "more, reason",
+    [
+        ({"PENSTOCK_CUDA_DRIVER": "libnot_here.so.1"}, "there is no NVIDIA driver: libnot_here.so.1"),
+        ({"PENSTOCK_CUDA_DRIVER": "libc.so.6"}, "the NVIDIA driver is too old: it has no cu"),
+        ({"PENSTOCK_FAKE_GPUS": "0"}, "the NVIDIA driver has no GPU"),
+        ({"PENSTOCK_FAKE_CAPABILITY": "75"}, "Fake GPU (compute capability 7.5) is too old"),
+    ],
+)
+def test_what_is_missing_is_said(gpu, more, reason):
+    done = penstock("embed", "--device", "cuda", "--model", GOLDEN / EMBED, env=environment(**more))
+    assert done.returncode != 0 and done.stdout == b""
+    assert f"device 'cuda': {reason}" in done.stderr.decode()
+
+
+def test_what_it_does_not_run_is_refused_by_name(gpu):
+    done = penstock("embed", "--device", "cuda", "--dtype", "int8", "--model", GOLDEN / EMBED, env=environment())
+    assert done.returncode != 0 and b"the GPU does not multiply in int8" in done.stderr
+    decoder = GOLDEN.parent / "decoders" / "llama"
+    done = penstock("generate", "--device", "cuda", "-m", decoder, "-p", "hello", "-n", "4", env=environment())
+    assert done.returncode != 0 and b"the GPU does not run programs with a cache" in done.stderr
