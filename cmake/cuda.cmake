@@ -4,6 +4,16 @@ set(PENSTOCK_CUDA "auto" CACHE STRING "Kernels for NVIDIA GPUs: 'auto' (where nv
 find_program(PENSTOCK_NVCC nvcc HINTS /usr/local/cuda/bin)
 mark_as_advanced(PENSTOCK_NVCC)
 
+# An older one knows neither C++20 nor all architectures.
+if(PENSTOCK_NVCC)
+  execute_process(COMMAND ${PENSTOCK_NVCC} --version OUTPUT_VARIABLE nvcc_version)
+  if(NOT nvcc_version MATCHES "release (1[3-9]|[2-9][0-9])\\.")
+    message(STATUS "nvcc is not of CUDA 13: no kernels for GPUs")
+    unset(PENSTOCK_NVCC CACHE)
+    unset(PENSTOCK_NVCC)
+  endif()
+endif()
+
 set(cuda_images "")
 if(PENSTOCK_CUDA STREQUAL "on" AND NOT PENSTOCK_NVCC)
   message(FATAL_ERROR "PENSTOCK_CUDA=on needs nvcc, of CUDA 13")

@@ -18,7 +18,8 @@ namespace penstock::cuda {
 namespace {
 
 constexpr size_t kReasonBytesMax = 200;
-constexpr int kMajorMin = 8;  // compute capability
+constexpr int kMajorMin = 8;              // compute capability
+constexpr int kDriverVersionMin = 13000;  // kernels are compiled by CUDA 13
 // What the driver itself takes beside what is free, about.
 constexpr double kFreePart = 0.95;
 
@@ -52,45 +53,49 @@ class DriverDevice final : public Device {
   ~DriverDevice() override {
     if (context_ == nullptr) return;
     (void)api_.cuCtxSetCurrent(context_);
-    (void)api_.cuStreamSynchronize(stream_);
+    if (stream_ != nullptr) (void)api_.cuStreamSynchronize(stream_);
     for (const auto& [id, graph] : graphs_) (void)api_.cuGraphExecDestroy(graph);
     for (const auto& [id, event] : events_) (void)api_.cuEventDestroy_v2(event);
     if (module_ != nullptr) (void)api_.cuModuleUnload(module_);
-    (void)api_.cuStreamDestroy_v2(stream_);
+    if (stream_ != nullptr) (void)api_.cuStreamDestroy_v2(stream_);
     (void)api_.cuDevicePrimaryCtxRelease_v2(number_);
   }
 
   // Reads what the GPU is.
   Status Look(std::span<const KernelImage> images) {
-    PENSTOCK_RETURN_IF_ERROR(Checked(api_.cuInit(0), "cuInit"));
+    const driver::Result begun = api_.cuInit(0);
     int count = 0;
-    PENSTOCK_RETURN_IF_ERROR(Checked(api_.cuDeviceGetCount(&count), "cuDeviceGetCount"));
+    if (begun != driver::kNoDevice) {
+      PENSTOCK_RETURN_IF_ERROR(Opened(begun, "cuInit"));
+      PENSTOCK_RETURN_IF_ERROR(Opened(api_.cuDeviceGetCount(&count), "cuDeviceGetCount"));
+    }
     if (count == 0) return Status(StatusCode::kUnavailable, "the NVIDIA driver has no GPU");
-    PENSTOCK_RETURN_IF_ERROR(Checked(api_.cuDeviceGet(&number_, 0), "cuDeviceGet"));
+    PENSTOCK_RETURN_IF_ERROR(Opened(api_.cuDeviceGet(&number_, 0), "cuDeviceGet"));
     char name[128] = {};
     PENSTOCK_RETURN_IF_ERROR(
-        Checked(api_.cuDeviceGetName(name, sizeof(name) - 1, number_), "cuDeviceGetName"));
+        Opened(api_.cuDeviceGetName(name, sizeof(name) - 1, number_), "cuDeviceGetName"));
     info_.name = Printable(name, sizeof(name));
     for (const auto& [to, attribute] : {std::pair(&info_.major, driver::kCapabilityMajor),
                                         {&info_.minor, driver::kCapabilityMinor},
                                         {&info_.multiprocessors, driver::kMultiprocessorCount}}) {
       PENSTOCK_RETURN_IF_ERROR(
-          Checked(api_.cuDeviceGetAttribute(to, attribute, number_), "cuDeviceGetAttribute"));
+          Opened(api_.cuDeviceGetAttribute(to, attribute, number_), "cuDeviceGetAttribute"));
     }
     size_t bytes = 0;
-    PENSTOCK_RETURN_IF_ERROR(
-        Checked(api_.cuDeviceTotalMem_v2(&bytes, number_), "cuDeviceTotalMem"));
+    PENSTOCK_RETURN_IF_ERROR(Opened(api_.cuDeviceTotalMem_v2(&bytes, number_), "cuDeviceTotalMem"));
     info_.memory_bytes = bytes;
     int version = 0;
-    PENSTOCK_RETURN_IF_ERROR(Checked(api_.cuDriverGetVersion(&version), "cuDriverGetVersion"));
+    PENSTOCK_RETURN_IF_ERROR(Opened(api_.cuDriverGetVersion(&version), "cuDriverGetVersion"));
     info_.driver = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+    if (version < kDriverVersionMin) {
+      return Status::Unsupported(fmt::format(
+          "the NVIDIA driver is too old: it is for CUDA {}, the kernels need one for 13",
+          info_.driver));
+    }
     const std::string what =
         fmt::format("{} (compute capability {}.{})", info_.name, info_.major, info_.minor);
     if (info_.major < kMajorMin) {
       return Status::Unsupported(what + " is too old: 8.0 is the least that is supported");
-    }
-    if (images.empty()) {
-      return Status::Unsupported("this program was built without kernels for GPUs (PENSTOCK_CUDA)");
     }
     image_ = FindKernelImage(images, info_.major, info_.minor);
     if (image_ == nullptr) {
@@ -103,10 +108,11 @@ class DriverDevice final : public Device {
   uint64_t AvailableBytes() const override {
     const std::lock_guard lock(mutex_);
     size_t free = 0, all = 0;
-    if (context_ != nullptr && api_.cuCtxSetCurrent(context_) == driver::kSuccess &&
+    if (ready_ && api_.cuCtxSetCurrent(context_) == driver::kSuccess &&
         api_.cuMemGetInfo_v2(&free, &all) == driver::kSuccess) {
       return free;
     }
+    if (lost_.load(std::memory_order_relaxed)) return 0;
     return static_cast<uint64_t>(kFreePart * static_cast<double>(info_.memory_bytes));
   }
 
@@ -245,18 +251,25 @@ class DriverDevice final : public Device {
     return reinterpret_cast<driver::Pointer>(at);
   }
 
-  // The first error but for memory is the last: the driver answers all calls with it from then on.
-  Status Checked(driver::Result result, const char* what) {
+  // A call that makes the GPU ready; it may be made again.
+  Status Opened(driver::Result result, const char* what) const {
     if (result == driver::kSuccess) return Status::Ok();
     const char* reason = nullptr;
     (void)api_.cuGetErrorString(result, &reason);
-    const std::string message = fmt::format(
-        "{}: {} ({})", what, reason != nullptr ? reason : "error", static_cast<int>(result));
+    const std::string message =
+        fmt::format("{}: {} ({})", what, reason != nullptr ? reason : "error", result);
     if (result == driver::kOutOfMemory) {
       return Status(StatusCode::kResourceExhausted, "the GPU has no memory left: " + message);
     }
+    return Status(StatusCode::kUnavailable, message);
+  }
+  // All others. The first error but for memory is the last: the driver answers all calls with it
+  // from then on.
+  Status Checked(driver::Result result, const char* what) {
+    const Status status = Opened(result, what);
+    if (status.ok() || status.code() == StatusCode::kResourceExhausted) return status;
     lost_.store(true, std::memory_order_relaxed);
-    return Status(StatusCode::kUnavailable, "the GPU is lost: " + message);
+    return status.Annotate("the GPU is lost");
   }
 
   // Under the mutex: makes the context current in this thread; the first time, makes it.
@@ -264,22 +277,30 @@ class DriverDevice final : public Device {
     if (lost_.load(std::memory_order_relaxed)) {
       return Status(StatusCode::kUnavailable, "the GPU is lost");
     }
-    if (context_ != nullptr) return Checked(api_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
-    PENSTOCK_RETURN_IF_ERROR(
-        Checked(api_.cuDevicePrimaryCtxRetain(&context_, number_), "cuDevicePrimaryCtxRetain"));
-    PENSTOCK_RETURN_IF_ERROR(Checked(api_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"));
-    PENSTOCK_RETURN_IF_ERROR(
-        Checked(api_.cuStreamCreate(&stream_, driver::kStreamNonBlocking), "cuStreamCreate"));
-    PENSTOCK_ASSIGN_OR_RETURN(const std::vector<char> image, UnpackKernelImage(*image_));
-    PENSTOCK_RETURN_IF_ERROR(Checked(api_.cuModuleLoadData(&module_, image.data()), image_->name));
+    if (ready_) return Checked(api_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+    // What a call before this one has made, which then failed, is kept.
+    if (context_ == nullptr) {
+      PENSTOCK_RETURN_IF_ERROR(
+          Opened(api_.cuDevicePrimaryCtxRetain(&context_, number_), "cuDevicePrimaryCtxRetain"));
+    }
+    PENSTOCK_RETURN_IF_ERROR(Opened(api_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"));
+    if (stream_ == nullptr) {
+      PENSTOCK_RETURN_IF_ERROR(
+          Opened(api_.cuStreamCreate(&stream_, driver::kStreamNonBlocking), "cuStreamCreate"));
+    }
+    if (module_ == nullptr) {
+      PENSTOCK_ASSIGN_OR_RETURN(const std::vector<char> image, UnpackKernelImage(*image_));
+      PENSTOCK_RETURN_IF_ERROR(Opened(api_.cuModuleLoadData(&module_, image.data()), image_->name));
+    }
     for (size_t i = 0; i < kKernels; ++i) {
       const KernelRow& row = RowOf(static_cast<KernelId>(i));
       PENSTOCK_RETURN_IF_ERROR(
-          Checked(api_.cuModuleGetFunction(&functions_[i], module_, row.name), row.name));
-      PENSTOCK_RETURN_IF_ERROR(Checked(
+          Opened(api_.cuModuleGetFunction(&functions_[i], module_, row.name), row.name));
+      PENSTOCK_RETURN_IF_ERROR(Opened(
           api_.cuFuncSetAttribute(functions_[i], driver::kMaxDynamicSharedBytes, row.shared_bytes),
           row.name));
     }
+    ready_ = true;
     return Status::Ok();
   }
 
@@ -290,6 +311,7 @@ class DriverDevice final : public Device {
   // Held from BeginCapture to EndCapture: a stream that is captured cannot be waited for.
   std::mutex capture_;
   mutable std::mutex mutex_;  // after it
+  bool ready_ = false;        // all of these are made
   driver::Context context_ = nullptr;
   driver::Stream stream_ = nullptr;
   driver::Module module_ = nullptr;
@@ -303,6 +325,9 @@ class DriverDevice final : public Device {
 }  // namespace
 
 Expected<std::unique_ptr<Device>> OpenDriverDevice(const DriverOptions& options) {
+  if (options.images.empty()) {
+    return Status::Unsupported("this program was built without kernels for GPUs (PENSTOCK_CUDA)");
+  }
   std::string library = options.library;
   if (library.empty()) {
     const char* const named = std::getenv("PENSTOCK_CUDA_DRIVER");

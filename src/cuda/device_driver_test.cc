@@ -40,8 +40,8 @@ class DriverDeviceTest : public testing::Test {
     ASSERT_TRUE(std::filesystem::exists(library_)) << library_;
   }
   void TearDown() override {
-    for (const char* const name :
-         {"PENSTOCK_FAKE_GPUS", "PENSTOCK_FAKE_CAPABILITY", "PENSTOCK_FAKE_LOST"}) {
+    for (const char* const name : {"PENSTOCK_FAKE_GPUS", "PENSTOCK_FAKE_VERSION",
+                                   "PENSTOCK_FAKE_CAPABILITY", "PENSTOCK_FAKE_LOST"}) {
       unsetenv(name);
     }
   }
@@ -71,6 +71,9 @@ TEST_F(DriverDeviceTest, SaysWhatIsMissing) {
   setenv("PENSTOCK_FAKE_GPUS", "0", 1);
   EXPECT_THAT(Open().status().message(), HasSubstr("has no GPU"));
   unsetenv("PENSTOCK_FAKE_GPUS");
+  setenv("PENSTOCK_FAKE_VERSION", "12080", 1);
+  EXPECT_THAT(Open().status().message(), HasSubstr("too old: it is for CUDA 12.8"));
+  unsetenv("PENSTOCK_FAKE_VERSION");
   setenv("PENSTOCK_FAKE_CAPABILITY", "75", 1);
   EXPECT_THAT(Open().status().message(), HasSubstr("(compute capability 7.5) is too old"));
 }

@@ -10,6 +10,7 @@ namespace penstock::cuda::driver {
 using Result = int;  // CUresult
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
+inline constexpr Result kNoDevice = 100;
 using DeviceNumber = int;            // CUdevice
 using Pointer = unsigned long long;  // CUdeviceptr
 using Context = struct ContextTag*;

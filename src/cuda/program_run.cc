@@ -144,7 +144,7 @@ uint64_t CudaProgramRun::WriteInput(const LoweringPlan& plan, const Bucket& buck
   counts[InputLayout::kRows] = static_cast<int>(batch.tokens());
   counts[InputLayout::kSequences] = static_cast<int>(batch.sequences());
   counts[InputLayout::kTiles] = tiles;
-  if (!batch.input.empty()) {
+  if (plan.input_width > 0) {
     std::memcpy(base + layout.input, batch.input.data(), batch.input.size_bytes());
   }
   return layout.bytes;
@@ -158,8 +158,11 @@ Status CudaProgramRun::Capture(const Lowered& lowered, Graph* graph) {
     if (!status.ok()) break;
   }
   auto captured = shared_->device->EndCapture();
-  PENSTOCK_RETURN_IF_ERROR(status);
   PENSTOCK_RETURN_IF_ERROR(captured.status());
+  if (!status.ok()) {
+    shared_->device->FreeGraph(*captured);
+    return status;
+  }
   graph->id = *captured;
   graph->generation = shared_->generation;
   return Status::Ok();

@@ -47,6 +47,19 @@ class FollowBudget {
     const Stopwatch watch_;
   };
 
+  // Tokens that are counted while it lives are taken back.
+  class Tokens {
+   public:
+    explicit Tokens(FollowBudget* budget) : budget_(budget), before_(budget->tokens_) {}
+    ~Tokens() { budget_->tokens_ = before_; }
+    Tokens(const Tokens&) = delete;
+    Tokens& operator=(const Tokens&) = delete;
+
+   private:
+    FollowBudget* const budget_;
+    const size_t before_;
+  };
+
   void CountToken() { ++tokens_; }
   bool over() const { return spent_ > kSeconds + kSecondsAToken * static_cast<double>(tokens_); }
 

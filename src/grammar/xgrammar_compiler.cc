@@ -99,13 +99,19 @@ class XConstraint final : public Constraint {
   // end where a rule has none.
   std::string Forced() override {
     const FollowBudget::Stopwatch watch;
-    std::vector<uint32_t> allowed(MaskWords(vocabulary_->tokens.size()));
+    const FollowBudget::Tokens tokens(&budget_);
     std::string text;
-    while (text.size() < kForcedBytesMax && watch.seconds() < kForcedSeconds) {
-      if (!Mask(allowed).ok()) break;
-      const int byte = OnlyByte(allowed);
-      if (byte < 0 || !AcceptText(std::string(1, static_cast<char>(byte))).ok()) break;
-      text += static_cast<char>(byte);
+    try {
+      std::vector<uint32_t> allowed(MaskWords(vocabulary_->tokens.size()));
+      text.reserve(kForcedBytesMax);
+      while (text.size() < kForcedBytesMax && watch.seconds() < kForcedSeconds) {
+        if (!Mask(allowed).ok()) break;
+        const int byte = OnlyByte(allowed);
+        if (byte < 0 || !AcceptText(std::string(1, static_cast<char>(byte))).ok()) break;
+        text += static_cast<char>(byte);
+      }
+    } catch (const std::bad_alloc&) {
+      // What was found so far.
     }
     RollBack(static_cast<int32_t>(text.size()));
     return text;

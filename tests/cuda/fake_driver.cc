@@ -1,7 +1,7 @@
 // A driver library of NVIDIA's names, whose one GPU is the emulated device: what opens a driver at
 // run time is tested with it on any machine. Kernels are found by name; images are not read.
 //
-// Environment: PENSTOCK_FAKE_GPUS (1), PENSTOCK_FAKE_CAPABILITY (90: 9.0), PENSTOCK_FAKE_LOST: after
+// Environment: PENSTOCK_FAKE_GPUS (1), PENSTOCK_FAKE_VERSION (13000), PENSTOCK_FAKE_CAPABILITY (90: 9.0), PENSTOCK_FAKE_LOST: after
 // that many calls every one fails.
 #include <cstdlib>
 #include <cstring>
@@ -59,13 +59,13 @@ std::byte* BytesAt(Pointer at) { return reinterpret_cast<std::byte*>(at); }
 
 extern "C" {
 
-Result cuInit(unsigned) { return kSuccess; }
+Result cuInit(unsigned) { return Setting("PENSTOCK_FAKE_GPUS", 1) > 0 ? kSuccess : kNoDevice; }
 Result cuGetErrorString(Result, const char** text) {
   *text = "a fake error";
   return kSuccess;
 }
 Result cuDriverGetVersion(int* version) {
-  *version = 13000;
+  *version = static_cast<int>(Setting("PENSTOCK_FAKE_VERSION", 13000));
   return kSuccess;
 }
 Result cuDeviceGetCount(int* count) {
