@@ -1,17 +1,15 @@
-# Writes a C++ file that holds files as arrays of bytes; g++ 12 has no #embed.
+# Writes a C++ file that holds files as arrays of bytes.
 # Usage: cmake -D OUT=file.cc -D FILES="a;b" -P embed.cmake
 # The arrays and their table are declared in src/ui/embedded_files.h.
+include(${CMAKE_CURRENT_LIST_DIR}/bytes_of.cmake)
 set(arrays "")
 set(rows "")
 set(index 0)
 foreach(file ${FILES})
   get_filename_component(name ${file} NAME)
-  file(READ ${file} hex HEX)
+  bytes_of(${file} bytes)
   file(SHA256 ${file} digest)
-  string(LENGTH "${hex}" digits)
-  math(EXPR size "${digits} / 2")
-  string(REGEX REPLACE "(................................)" "\\1\n" hex "${hex}")
-  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  file(SIZE ${file} size)
   string(APPEND arrays "constexpr unsigned char kFile${index}[] = {\n${bytes}\n};\n")
   string(APPEND rows "    {\"${name}\", kFile${index}, ${size}, \"${digest}\"},\n")
   math(EXPR index "${index} + 1")

@@ -412,33 +412,29 @@ class Lowering {
       bias = {FloatsOf(shape.relative_bias), (shape.relative_bias->width() - 1) / 2};
     }
     const Place& y = values_[op.y];
-    if (!way.operands) {
-      AttentionF32Args args = {};
-      args.qkv = qkv.floats;
-      args.y = y.floats;
-      args.y16 = y.operands;
+    const auto common = [&](auto args) {
       args.tiles = tiles;
       args.tile_count = count;
       args.bias = bias;
       args.heads = shape.heads;
       args.head_size = shape.head_size;
-      args.stride16 = y.stride16;
       args.window = shape.window;
       args.scale = shape.scale;
+      return args;
+    };
+    if (!way.operands) {
+      AttentionF32Args args = common(AttentionF32Args{});
+      args.qkv = qkv.floats;
+      args.y = y.floats;
+      args.y16 = y.operands;
+      args.stride16 = y.stride16;
       args.half = y.half;
       Put(KernelId::attention_f32, shape.heads, grid_y, args);
       return;
     }
-    AttentionArgs args = {};
+    AttentionArgs args = common(AttentionArgs{});
     args.qkv = qkv.operands;
-    args.tiles = tiles;
-    args.tile_count = count;
-    args.bias = bias;
     args.stride = qkv.stride16;
-    args.heads = shape.heads;
-    args.head_size = shape.head_size;
-    args.window = shape.window;
-    args.scale = shape.scale;
     args.y = y.operands;
     args.y_stride = y.stride16;
     Put(AttentionOf(way.depth, half, shape.relative_bias != nullptr), shape.heads, grid_y, args);

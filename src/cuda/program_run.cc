@@ -9,9 +9,8 @@
 namespace penstock::cuda {
 namespace {
 
-size_t RowsOfResult(const program::Program& program, const program::PackedBatch& batch) {
-  return program.values[program.result].rows == program::Rows::kTokens ? batch.tokens()
-                                                                       : batch.sequences();
+bool IsOfTokens(const program::Program& program) {
+  return program.values[program.result].rows == program::Rows::kTokens;
 }
 
 // The embedding whose positions a batch needs; null: none has any.
@@ -61,20 +60,20 @@ Status CudaProgramRun::ReserveLocked(const Bucket& bucket) {
     PENSTOCK_ASSIGN_OR_RETURN(done_, shared_->device->NewEvent());
     has_event_ = true;
   }
+  const bool fits = bucket.tokens <= reserved_.tokens && bucket.sequences <= reserved_.sequences;
+  if (fits && shared_->activations.bytes() >= needed_bytes_) return Status::Ok();
   uint64_t bytes = 0, input_bytes = 0;
   for (const LoweringPlan& plan : plans_) {
     bytes = std::max(bytes, ActivationBytes(plan, bucket));
     input_bytes = std::max(input_bytes, InputLayout(bucket, plan.input_width).bytes);
   }
   PENSTOCK_RETURN_IF_ERROR(ReservePinned(&input_, input_bytes));
-  if (!std::exchange(holds_, true)) ++shared_->holders;
+  if (!holds_.exchange(true)) ++shared_->holders;
   if (bytes > shared_->activations.bytes()) {
-    // Freed first: both at once may not fit. Free waits for the batches that use it.
-    shared_->activations = DeviceBlock();
-    ++shared_->generation;
-    PENSTOCK_ASSIGN_OR_RETURN(shared_->activations, DeviceBlock::OnDevice(shared_->device, bytes));
+    PENSTOCK_RETURN_IF_ERROR(shared_->Reallocate(bytes));
   }
-  CountHeld();
+  reserved_ = bucket;
+  needed_bytes_ = bytes;
   return Status::Ok();
 }
 
@@ -83,10 +82,6 @@ Status CudaProgramRun::ReservePinned(DeviceBlock* block, uint64_t bytes) {
   *block = DeviceBlock();
   PENSTOCK_ASSIGN_OR_RETURN(*block, DeviceBlock::OnHost(shared_->device, bytes));
   return Status::Ok();
-}
-
-void CudaProgramRun::CountHeld() {
-  held_bytes_.store(shared_->activations.bytes(), std::memory_order_relaxed);
 }
 
 void CudaProgramRun::FreeGraphs() {
@@ -100,12 +95,11 @@ uint64_t CudaProgramRun::Release() {
   input_ = DeviceBlock();
   results_ = DeviceBlock();
   uint64_t released = 0;
-  if (std::exchange(holds_, false) && --shared_->holders == 0) {
+  reserved_ = {};
+  if (holds_.exchange(false) && --shared_->holders == 0) {
     released = shared_->activations.bytes();
-    shared_->activations = DeviceBlock();
-    ++shared_->generation;
+    (void)shared_->Reallocate(0);
   }
-  held_bytes_.store(0, std::memory_order_relaxed);
   return released;
 }
 
@@ -165,15 +159,18 @@ Status CudaProgramRun::Capture(const Lowered& lowered, Graph* graph) {
   }
   graph->id = *captured;
   graph->generation = shared_->generation;
+  graph->result = lowered.result;
   return Status::Ok();
 }
 
-Status CudaProgramRun::PutKernels(size_t index, const Bucket& bucket, const Lowered& lowered) {
+Expected<const float*> CudaProgramRun::PutKernels(size_t index, const Bucket& bucket) {
+  const auto lower = [&] { return Lower(plans_[index], bucket, shared_->activations.data()); };
   if (!options_.graphs) {
+    const Lowered lowered = lower();
     for (const KernelLaunch& launch : lowered.launches) {
       PENSTOCK_RETURN_IF_ERROR(shared_->device->Launch(launch));
     }
-    return Status::Ok();
+    return lowered.result;
   }
   const std::pair key(index, bucket);
   auto found = graphs_.find(key);
@@ -190,11 +187,12 @@ Status CudaProgramRun::PutKernels(size_t index, const Bucket& bucket, const Lowe
       graphs_.erase(oldest);
     }
     Graph graph;
-    PENSTOCK_RETURN_IF_ERROR(Capture(lowered, &graph));
+    PENSTOCK_RETURN_IF_ERROR(Capture(lower(), &graph));
     found = graphs_.emplace(key, graph).first;
   }
   found->second.used = runs_;
-  return shared_->device->Replay(found->second.id);
+  PENSTOCK_RETURN_IF_ERROR(shared_->device->Replay(found->second.id));
+  return found->second.result;
 }
 
 Status CudaProgramRun::Run(size_t index, const program::PackedBatch& batch,
@@ -203,29 +201,30 @@ Status CudaProgramRun::Run(size_t index, const program::PackedBatch& batch,
   const program::Program& program = *plan.program;
   PENSTOCK_RETURN_IF_ERROR(program::CheckBatch(program, batch, sinks));
   const auto width = static_cast<size_t>(program.values[program.result].width);
-  const size_t result_bytes = RowsOfResult(program, batch) * width * sizeof(float);
+  const bool tokens = IsOfTokens(program);
+  const auto bytes_of = [&](size_t rows) { return rows * width * sizeof(float); };
   try {
     {
       const WaitingLock lock(&shared_->mutex);
       const Bucket bucket = Bucket::Of(batch.tokens(), batch.sequences());
       PENSTOCK_RETURN_IF_ERROR(ReserveLocked(bucket));
-      PENSTOCK_RETURN_IF_ERROR(ReservePinned(&results_, result_bytes));
+      PENSTOCK_RETURN_IF_ERROR(ReservePinned(
+          &results_, bytes_of(static_cast<size_t>(tokens ? bucket.tokens : bucket.sequences))));
       ++runs_;
       std::byte* const activations = shared_->activations.data();
       const uint64_t bytes = WriteInput(plan, bucket, batch);
-      const Lowered lowered = Lower(plan, bucket, activations);
       Device* const device = shared_->device;
       PENSTOCK_RETURN_IF_ERROR(device->CopyIn(activations, input_.data(), bytes));
-      PENSTOCK_RETURN_IF_ERROR(PutKernels(index, bucket, lowered));
-      PENSTOCK_RETURN_IF_ERROR(device->CopyOut(
-          results_.data(), reinterpret_cast<const std::byte*>(lowered.result), result_bytes));
+      PENSTOCK_ASSIGN_OR_RETURN(const float* const result, PutKernels(index, bucket));
+      PENSTOCK_RETURN_IF_ERROR(
+          device->CopyOut(results_.data(), reinterpret_cast<const std::byte*>(result),
+                          bytes_of(tokens ? batch.tokens() : batch.sequences())));
       PENSTOCK_RETURN_IF_ERROR(device->Record(done_));
     }
     PENSTOCK_RETURN_IF_ERROR(shared_->device->Wait(done_));
   } catch (...) {
     return ExceptionStatus();
   }
-  const bool tokens = program.values[program.result].rows == program::Rows::kTokens;
   const auto* const rows = reinterpret_cast<const float*>(results_.data());
   for (size_t s = 0; s < sinks.size(); ++s) {
     const size_t first = tokens ? static_cast<size_t>(batch.offsets[s]) : s;

@@ -34,7 +34,10 @@ class CudaProgramRun final : public program::ProgramRun {
 
   Status Reserve(size_t tokens, size_t sequences) override;
   uint64_t BytesFor(size_t tokens, size_t sequences) const override;
-  uint64_t HeldBytes() const override { return held_bytes_.load(std::memory_order_relaxed); }
+  // That of the set that all runs share.
+  uint64_t HeldBytes() const override {
+    return holds_.load(std::memory_order_relaxed) ? shared_->activation_bytes.load() : 0;
+  }
   uint64_t Release() override;
   Status Run(size_t index, const program::PackedBatch& batch,
              std::span<float* const> sinks) override;
@@ -43,6 +46,7 @@ class CudaProgramRun final : public program::ProgramRun {
   struct Graph {
     GraphId id{};
     uint64_t generation = 0;
+    const float* result = nullptr;
     uint64_t used = 0;  // run that used it last
   };
 
@@ -52,13 +56,13 @@ class CudaProgramRun final : public program::ProgramRun {
   // All under the mutex of the device.
   Status ReserveLocked(const Bucket& bucket);
   Status ReservePinned(DeviceBlock* block, uint64_t bytes);
-  Status PutKernels(size_t index, const Bucket& bucket, const Lowered& lowered);
+  // Puts the kernels into the stream; returns where their result lies.
+  Expected<const float*> PutKernels(size_t index, const Bucket& bucket);
   Status Capture(const Lowered& lowered, Graph* graph);
   // The batch as it is copied to the device; returns the bytes.
   uint64_t WriteInput(const LoweringPlan& plan, const Bucket& bucket,
                       const program::PackedBatch& batch);
   void FreeGraphs();
-  void CountHeld();
 
   SharedDevice* const shared_;
   const RunOptions options_;
@@ -67,9 +71,10 @@ class CudaProgramRun final : public program::ProgramRun {
   DeviceBlock input_, results_;  // pinned
   EventId done_{};
   bool has_event_ = false;
-  bool holds_ = false;
+  std::atomic<bool> holds_{false};
+  Bucket reserved_;            // what there is room for ...
+  uint64_t needed_bytes_ = 0;  // ... in a set of this size
   uint64_t runs_ = 0;
-  std::atomic<uint64_t> held_bytes_{0};
 };
 
 }  // namespace penstock::cuda

@@ -26,6 +26,17 @@ void WritePieces(std::span<const float> rows, size_t k, bool half, uint16_t* to)
   }
 }
 
+Status SharedDevice::Reallocate(uint64_t bytes) {
+  // Freed first: both at once may not fit.
+  activations = DeviceBlock();
+  activation_bytes.store(0, std::memory_order_relaxed);
+  ++generation;
+  if (bytes == 0) return Status::Ok();
+  PENSTOCK_ASSIGN_OR_RETURN(activations, DeviceBlock::OnDevice(device, bytes));
+  activation_bytes.store(bytes, std::memory_order_relaxed);
+  return Status::Ok();
+}
+
 Staging::~Staging() {
   for (Half& half : halves_) {
     (void)Await(&half);

@@ -4,6 +4,7 @@
 // (gemm_mma-inl.h), padded with zeros to whole pieces.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -23,8 +24,12 @@ struct SharedDevice {
   std::mutex mutex;
   // One set of activations, of the run that needs the most; all kernels are in one stream, in order.
   DeviceBlock activations;
-  uint64_t generation = 0;  // of the set: graphs of another one are void
-  size_t holders = 0;       // runs that use it
+  std::atomic<uint64_t> activation_bytes{0};  // what it has. Any thread
+  uint64_t generation = 0;                    // of the set: graphs of another one are void
+  size_t holders = 0;                         // runs that use it
+
+  // Another set, of that size, or none. What runs is waited for.
+  Status Reallocate(uint64_t bytes);
 };
 
 class DeviceTable final : public program::Table {

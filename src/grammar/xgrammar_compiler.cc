@@ -102,11 +102,11 @@ class XConstraint final : public Constraint {
     const FollowBudget::Tokens tokens(&budget_);
     std::string text;
     try {
-      std::vector<uint32_t> allowed(MaskWords(vocabulary_->tokens.size()));
+      allowed_.resize(MaskWords(vocabulary_->tokens.size()));
       text.reserve(kForcedBytesMax);
       while (text.size() < kForcedBytesMax && watch.seconds() < kForcedSeconds) {
-        if (!Mask(allowed).ok()) break;
-        const int byte = OnlyByte(allowed);
+        if (!Mask(allowed_).ok()) break;
+        const int byte = OnlyByte(allowed_);
         if (byte < 0 || !AcceptText(std::string(1, static_cast<char>(byte))).ok()) break;
         text += static_cast<char>(byte);
       }
@@ -160,6 +160,7 @@ class XConstraint final : public Constraint {
   xgrammar::GrammarMatcher matcher_;
   const std::shared_ptr<const GrammarVocabulary> vocabulary_;
   FollowBudget budget_;
+  std::vector<uint32_t> allowed_;  // of Forced
 };
 
 class XGrammar final : public Grammar {
