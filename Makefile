@@ -29,7 +29,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 's
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release lab deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda clean
+.PHONY: help release lab deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda gpu-check clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -241,8 +241,12 @@ fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regu
 	cmake --build build-fuzz -j $(JOBS) --target fuzz_targets
 	tools/run_fuzz.py build-fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --only '$(FUZZ)'
 
-check-cuda:  ## the kernels of src/cuda compiled for each GPU architecture; needs nvcc
-	tools/check_cuda.py
+gpu-check: configured  ## every kernel, whole models, load and speed on this machine's GPU; build/gpu-check.md
+	cmake --build $(BUILD) -j $(JOBS) --target penstock cuda_test
+	tools/gpu_check.py --build $(BUILD) --json $(BUILD)/gpu-check.json --table $(BUILD)/gpu-check.md
+
+check-cuda:  ## the kernels of src/cuda compiled for each GPU architecture; needs nvcc (CHANGED=1: if they are new)
+	tools/check_cuda.py $(if $(CHANGED),--changed)
 
 # Modules that depend on the processor: kernels and models (sets neon and scalar), text (sign of char).
 ARM_TESTS := common files families text cpu models

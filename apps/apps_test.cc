@@ -213,7 +213,7 @@ TEST_F(AppsTest, TypesAreOfOneModelOrOfAll) {
   EXPECT_THAT(refused({"f32", "bf16"}), HasSubstr("twice for all models"));
   EXPECT_THAT(refused({"a=f32", "a=bf16"}), HasSubstr("twice for 'a'"));
   EXPECT_THAT(refused({"=f32"}), HasSubstr("no name"));
-  EXPECT_THAT(refused({"a=int4"}), HasSubstr("known: auto, f32, bf16, int8"));
+  EXPECT_THAT(refused({"a=int4"}), HasSubstr("known: auto, f32, bf16, f16, int8"));
   flags.models = {"a=owner/a"};
   flags.served_names = {"x", "y"};
   flags.int8_keep.clear();
@@ -242,7 +242,7 @@ TEST_F(AppsTest, TypesComeByFlagVariableAndFile) {
   EXPECT_EQ(dtype_of_b(), numbers::DType::kI8);
   unsetenv("PENSTOCK_DTYPE");
   EXPECT_EQ(with({"--dtype", "b=half"}), kExitUsage);
-  EXPECT_THAT(error_, HasSubstr("known: auto, f32, bf16, int8"));
+  EXPECT_THAT(error_, HasSubstr("known: auto, f32, bf16, f16, int8"));
   EXPECT_EQ(with({"--int8-keep", "0,ff_out"}), kExitUsage);
   EXPECT_THAT(error_, HasSubstr("'ff_out' is not a layer"));
 }

@@ -2,6 +2,7 @@
 #include "bench/reindex.h"
 #include "command_line.h"
 #include "commands.h"
+#include "devices/backends.h"
 #include "hub/hub.h"
 #include "sched/encoder_scheduler.h"
 
@@ -20,6 +21,16 @@ void AddFlags(FlagSet* app, ReindexFlags* flags) {
   const FlagGroup group(app, "Kernels, embed and server");
   group.Add("-m,--model", flags->model, "REF", "Folder, or owner/name on the Hugging Face hub.")
       ->Required();
+  group
+      .Add("--device", options.device, "DEVICE",
+           FlagRule(
+               [](const std::string& given) {
+                 const auto device = devices::ParseDevice(given);
+                 return device.ok() ? "" : device.status().message();
+               },
+               ""),
+           "Where the model lies and computes.")
+      ->DefaultText(devices::Devices::kAuto);
   group.Add("-t,--threads", options.threads, "N", InRange(0, 256),
             "Threads that compute, of each; 0 = one a processor.");
   group.Add("--max-batch-tokens", options.batch_tokens, "TOKENS", InRange(1, 1 << 20),
@@ -49,6 +60,7 @@ int RunBenchReindex(const std::vector<std::string>& args) {
       "keeps, with a model of its own and by --url from a server on loopback.",
       "  penstock bench reindex --model MODEL --texts passages.txt --json reindex.json\n");
   ReindexFlags flags;
+  flags.options.device = devices::Devices::kAuto;
   flags.options.batch_tokens =
       static_cast<size_t>(sched::EncoderSchedulerOptions().max_batch_tokens);
   AddFlags(&line.flags(), &flags);

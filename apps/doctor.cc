@@ -34,6 +34,12 @@ Expected<checks::ModelRows> Outputs(runtime::LocalModels* local,
   return out;
 }
 
+Expected<std::vector<program::KernelDifference>> CheckKernelsOf(
+    const runtime::ModelOptions& flags) {
+  PENSTOCK_ASSIGN_OR_RETURN(const devices::DeviceOptions options, runtime::DeviceAsked(flags));
+  return devices::CheckKernels(options.device);
+}
+
 // Prints a line for each check.
 class DoctorReport {
  public:
@@ -89,7 +95,14 @@ void DiagnoseEncoder(runtime::ModelOptions flags, const AccuracyFlags& accuracy,
     local.reset();  // its memory and processors are needed for the other
     runtime::ModelOptions other = flags;
     if (how == checks::TextsSource::Again::kOneThread) other.threads = 1;
-    if (how == checks::TextsSource::Again::kPlainKernels) other.isa = "scalar";
+    if (how == checks::TextsSource::Again::kPlainKernels) {
+      other.isa = "scalar";
+      PENSTOCK_ASSIGN_OR_RETURN(const devices::DeviceOptions device, runtime::DeviceAsked(flags));
+      if (!devices::IsHost(device.device)) {
+        other.devices = {"cpu"};
+        other.dtypes = {"f32"};
+      }
+    }
     PENSTOCK_ASSIGN_OR_RETURN(const auto loaded_again, runtime::LocalModels::Load(other));
     return Outputs(loaded_again.get(), texts);
   };
@@ -103,7 +116,7 @@ void DiagnoseEncoder(runtime::ModelOptions flags, const AccuracyFlags& accuracy,
                              .rows = [&](const auto& texts) { return Outputs(local.get(), texts); },
                              .rows_again = again});
   subject.results = results.get();
-  subject.kernels = devices::CheckKernels;
+  subject.kernels = [&] { return CheckKernelsOf(flags); };
   subject.accuracy = [&](const checks::Say& tell) {
     return SkipAccuracy(accuracy, tell) ? Status::Ok() : CompareTypes(flags, accuracy, tell);
   };

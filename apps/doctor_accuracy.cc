@@ -12,6 +12,7 @@
 #include "checks/varied_texts.h"
 #include "common/step_progress.h"
 #include "corpus/row_reader.h"
+#include "devices/backends.h"
 #include "load/records.h"
 #include "models/linear_types.h"
 #include "request_window.h"
@@ -126,6 +127,12 @@ class TypeComparison {
   Status Run() {
     PENSTOCK_ASSIGN_OR_RETURN(texts_, ReadTexts(flags_));
     PENSTOCK_ASSIGN_OR_RETURN(f32_, Answers("f32", {}, &work_));
+    PENSTOCK_ASSIGN_OR_RETURN(const devices::DeviceOptions device, runtime::DeviceAsked(model_));
+    if (!devices::IsHost(device.device)) {
+      PENSTOCK_ASSIGN_OR_RETURN(const Outcome f16,
+                                Measure("f16", {}, checks::kBf16Limits, &records_));
+      Tell("f16", f16);
+    }
     PENSTOCK_ASSIGN_OR_RETURN(const Outcome bf16,
                               Measure("bf16", {}, checks::kBf16Limits, &records_));
     Tell("bf16", bf16);

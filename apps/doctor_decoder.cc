@@ -37,7 +37,10 @@ class DecoderDoctor {
     subject.tokenizer = loaded->model->tokenizer.get();
     const auto results = checks::DecoderResultsOf(*std::move(loaded), [this] { return Load(1); });
     subject.results = results.get();
-    subject.kernels = devices::CheckKernels;
+    subject.kernels = [this]() -> Expected<std::vector<program::KernelDifference>> {
+      PENSTOCK_ASSIGN_OR_RETURN(const devices::DeviceOptions options, runtime::DeviceAsked(flags_));
+      return devices::CheckKernels(options.device);
+    };
     subject.accuracy = [&](const checks::Say& say) { return Compare(accuracy, say); };
     checks::ReportChecks(checks::CheckTime::kDoctor, subject, say_);
   }

@@ -84,10 +84,12 @@ void AddModelTypeFlags(FlagSet* app, runtime::ModelOptions* flags, bool several)
                     "lasttoken." +
                         one);
   model
-      .AddRepeated("--dtype", flags->dtypes, "TYPE", FlagRule(CheckDType, "{auto,f32,bf16,int8}"),
-                   "Type the linear layers compute in: f32, bf16 or int8 (dynamic scales); "
-                   "auto = bf16 where the processor multiplies it natively, else f32." +
-                       one)
+      .AddRepeated(
+          "--dtype", flags->dtypes, "TYPE", FlagRule(CheckDType, "{auto,f32,bf16,f16,int8}"),
+          "Type the linear layers compute in: f32, bf16, int8 (dynamic scales) or, on a GPU, "
+          "f16; auto = bf16 where the processor multiplies it natively, else f32; on a GPU "
+          "f16." +
+              one)
       ->DefaultText("auto");
   model.AddRepeated(
       "--int8-keep", flags->int8_keep, "PARTS", FlagRule(CheckKeep, ""),

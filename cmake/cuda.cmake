@@ -1,14 +1,19 @@
 # The kernels of src/cuda for NVIDIA GPUs, as data in the program: compiled code for the
 # architectures that are named here, and PTX, which a driver compiles, for those to come.
 set(PENSTOCK_CUDA "auto" CACHE STRING "Kernels for NVIDIA GPUs: 'auto' (where nvcc is found), 'on' or 'off'")
-find_program(PENSTOCK_NVCC nvcc HINTS /usr/local/cuda/bin)
+set(data "$ENV{XDG_DATA_HOME}")
+if(NOT data)
+  set(data "$ENV{HOME}/.local/share")
+endif()
+# That of tools/install_cuda.py first.
+find_program(PENSTOCK_NVCC nvcc HINTS ${data}/penstock/cuda/bin /usr/local/cuda/bin)
 mark_as_advanced(PENSTOCK_NVCC)
 
 # An older one knows neither C++20 nor all architectures.
 if(PENSTOCK_NVCC)
   execute_process(COMMAND ${PENSTOCK_NVCC} --version OUTPUT_VARIABLE nvcc_version)
   if(NOT nvcc_version MATCHES "release (1[3-9]|[2-9][0-9])\\.")
-    message(STATUS "nvcc is not of CUDA 13: no kernels for GPUs")
+    message(STATUS "${PENSTOCK_NVCC} is not of CUDA 13: no kernels for GPUs (tools/install_cuda.py)")
     unset(PENSTOCK_NVCC CACHE)
     unset(PENSTOCK_NVCC)
   endif()
@@ -16,11 +21,11 @@ endif()
 
 set(cuda_images "")
 if(PENSTOCK_CUDA STREQUAL "on" AND NOT PENSTOCK_NVCC)
-  message(FATAL_ERROR "PENSTOCK_CUDA=on needs nvcc, of CUDA 13")
+  message(FATAL_ERROR "PENSTOCK_CUDA=on needs nvcc of CUDA 13: tools/install_cuda.py")
 endif()
 # Sanitizers and fuzz targets run kernels in the emulator alone.
 if(NOT PENSTOCK_CUDA STREQUAL "off" AND PENSTOCK_NVCC AND NOT PENSTOCK_SANITIZE AND NOT PENSTOCK_BUILD_FUZZ)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS src/cuda/*-inl.h src/cuda/*.inc src/cuda/kernels.h src/cuda/simt.h)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS src/cuda/*-inl.h src/cuda/kernel_list.inc src/cuda/kernels.h src/cuda/simt.h)
   set(cuda_folder ${PROJECT_BINARY_DIR}/cuda)
   # name, compute capability, what it runs on besides (kernel_images.h)
   foreach(row "sm_80 8 0 kMinorsAbove" "sm_90a 9 0 kHere" "sm_120 12 0 kMinorsAbove" "compute_80 8 0 kAllAbove")

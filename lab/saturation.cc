@@ -107,8 +107,9 @@ Status Saturation::Run() {
     kernel_texts.insert(kernel_texts.end(), texts.begin(), texts.end());
   }
   PENSTOCK_ASSIGN_OR_RETURN(
-      kernel_, bench::KernelLoop::Load(options_.model_folder, options_.threads, kernel_texts,
-                                       options_.batch_tokens, kTextsMax));
+      kernel_,
+      bench::KernelLoop::Load(options_.model_folder, {devices::Devices::kAuto, options_.threads},
+                              kernel_texts, options_.batch_tokens, kTextsMax));
   std::printf("%s, batches of %zu tokens at most, %.1f tokens a text\n\n",
               kernel_->backend_name().c_str(), options_.batch_tokens, kernel_->mean_tokens());
   PENSTOCK_RETURN_IF_ERROR(MeasureRounds());

@@ -71,7 +71,7 @@ install_files() {
   for file in "${documents[@]}"; do put "$file" "$docdir/$file"; done
   for file in "${examples[@]}"; do put "$file" "$docdir/examples/${file##*/}"; done
   put tools/install_openvino.py "$datarootdir/penstock/install_openvino.py" -m 755
-  put tools/model_fetch.py "$datarootdir/penstock/model_fetch.py"
+  for module in model_fetch package_folder; do put tools/$module.py "$datarootdir/penstock/$module.py"; done
   if ! "$program" --version > /dev/null 2>&1; then
     echo "install.sh: $program does not run here: no manual pages, no completions" >&2
     return
@@ -92,7 +92,7 @@ uninstall_files() {
   rm -f "$destdir$bindir/penstock" "$destdir$unitdir/penstock.service" \
     "$destdir$sysusersdir/penstock.conf" "$destdir$mandir"/man1/penstock{,-*}.1 \
     "$destdir$bashdir/penstock" "$destdir$zshdir/_penstock" "$destdir$fishdir/penstock.fish"
-  rm -f "$destdir$datarootdir"/penstock/{install_openvino,model_fetch}.py
+  rm -f "$destdir$datarootdir"/penstock/{install_openvino,model_fetch,package_folder}.py
   rm -rf "$destdir$datarootdir/penstock/__pycache__"
   for file in "${documents[@]}"; do rm -f "$destdir$docdir/$file"; done
   for file in "${examples[@]}"; do rm -f "$destdir$docdir/examples/${file##*/}"; done

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Compiles the kernels of src/cuda for each architecture and holds what they take to a committed table.
 
-Usage: tools/check_cuda.py [--update] [--nvcc NVCC]
+Usage: tools/check_cuda.py [--update] [--changed] [--nvcc NVCC]
 
 ptxas tells the registers of each kernel, its bytes of stack and of spills. Spills and stack are 0 always; registers
-are at most those of src/cuda/kernel_limits.json, which --update writes anew. Needs nvcc of CUDA 13; without it nothing
-is checked, and a line says so.
+are at most those of src/cuda/kernel_limits.json, which --update writes anew. The table has the digest of the sources it
+is of: with --changed nothing is compiled where they are the same. Needs nvcc of CUDA 13; without it nothing is
+checked, and a line says so.
 """
 
 import argparse
 import concurrent.futures
+import hashlib
 import json
 import pathlib
 import re
@@ -22,6 +24,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIMITS = ROOT / "src/cuda/kernel_limits.json"
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_120")
 FLAGS = ("-std=c++20", "-O3", "--fmad=false", "-Xptxas", "-v", "-I", str(ROOT / "src"))
+
+
+def digest():
+    """The hash of all that kernels are compiled from."""
+    room = ROOT / "src/cuda"
+    files = {
+        *room.glob("*-inl.h"),
+        *room.glob("kernel*.inc"),
+        *(room / name for name in ("kernels.cu", "kernels.h", "simt.h")),
+    }
+    whole = hashlib.sha256(" ".join((*ARCHITECTURES, *FLAGS[:3])).encode())
+    for path in (*sorted(files), ROOT / "src/program/op_kinds.h"):
+        whole.update(path.read_bytes())
+    return whole.hexdigest()
 
 
 def compiled(nvcc, architecture):
@@ -45,14 +61,19 @@ def compiled(nvcc, architecture):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--update", action="store_true", help="write the table anew")
+    parser.add_argument("--changed", action="store_true", help="only where the sources are not those of the table")
     parser.add_argument("--nvcc", default=shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
     options = parser.parse_args()
+    limits = json.loads(LIMITS.read_text()) if LIMITS.is_file() else {}
+    sources = digest()
+    if options.changed and limits.get("sources") == sources:
+        print("check_cuda: the kernels are those of the table")
+        return
     if not shutil.which(options.nvcc):
         print("check_cuda: SKIPPED: nvcc was not found")
         return
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = dict(zip(ARCHITECTURES, pool.map(lambda one: compiled(options.nvcc, one), ARCHITECTURES)))
-    limits = json.loads(LIMITS.read_text()) if LIMITS.is_file() else {}
     faults = []
     for architecture, kernels in found.items():
         if not kernels:
@@ -65,7 +86,9 @@ def main():
             if not options.update and (most is None or takes["registers"] > most):
                 faults.append(f"{architecture} {name}: {takes['registers']} registers, at most {most}")
     if options.update and not faults:
-        table = {one: {name: takes["registers"] for name, takes in kernels.items()} for one, kernels in found.items()}
+        table = {"sources": sources}
+        for one, kernels in found.items():
+            table[one] = {name: takes["registers"] for name, takes in kernels.items()}
         LIMITS.write_text(json.dumps(table, indent=1) + "\n")
     for fault in faults:
         print(f"check_cuda: {fault}", file=sys.stderr)

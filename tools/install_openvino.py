@@ -13,16 +13,10 @@ that folder. Running it again costs nothing; one that is not the version below i
 
 import argparse
 import fnmatch
-import os
 import pathlib
 import platform
-import shutil
-import subprocess
-import sys
-import tempfile
-import zipfile
 
-import model_fetch
+import package_folder
 
 VERSION = "2026.4.1"
 # By machine: the platform of the wheel, its SHA-256.
@@ -32,106 +26,74 @@ WHEELS = {
 }
 # The C API is the same in the wheels of every Python; this is the one of the digests.
 PYTHON = "311"
-LIBRARIES = ("libopenvino_c.so*", "libopenvino.so*", "libopenvino_*_cpu_plugin.so",
-             "libopenvino_ir_frontend.so*", "libopenvino_onnx_frontend.so*",
-             "libopenvino_tensorflow_frontend.so*", "libopenvino_tensorflow_lite_frontend.so*",
-             "libtbb.so*", "libtbbbind*.so*", "libhwloc.so*")
+LIBRARIES = (
+    "libopenvino_c.so*",
+    "libopenvino.so*",
+    "libopenvino_*_cpu_plugin.so",
+    "libopenvino_ir_frontend.so*",
+    "libopenvino_onnx_frontend.so*",
+    "libopenvino_tensorflow_frontend.so*",
+    "libopenvino_tensorflow_lite_frontend.so*",
+    "libtbb.so*",
+    "libtbbbind*.so*",
+    "libhwloc.so*",
+)
 NEEDED = ("libopenvino_c.so", "libopenvino.so", "_cpu_plugin.so", "_onnx_frontend.so", "libtbb.so")
 SYSTEM = "/usr/local/lib/penstock/openvino"
-STAMP = "penstock-version"
-
-
-def say(text):
-    print(f"install_openvino: {text}", file=sys.stderr, flush=True)
-
-
-def default_folder():
-    data = os.environ.get("XDG_DATA_HOME") or pathlib.Path.home() / ".local" / "share"
-    return pathlib.Path(data) / "penstock" / "openvino"
 
 
 def download(scratch, tag, digest):
     """The wheel, which pip has checked against the digest."""
-    requirements = scratch / "requirements.txt"
-    requirements.write_text(f"openvino=={VERSION} --hash=sha256:{digest}\n")
-    command = [model_fetch.pip_python(scratch), "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes",
-               "--disable-pip-version-check", "--only-binary=:all:", "--implementation=cp",
-               f"--python-version={PYTHON}", f"--abi=cp{PYTHON}", f"--platform={tag}",
-               "--dest", scratch / "wheel", "--requirement", requirements]
-    say(f"downloading openvino {VERSION} (about 60 MB)")
-    subprocess.run(command, check=True, stdout=sys.stderr)
-    wheels = list((scratch / "wheel").glob("*.whl"))
-    if len(wheels) != 1:
-        raise RuntimeError(f"pip gave {len(wheels)} wheels")
-    return wheels[0]
+    package_folder.say("openvino", f"downloading openvino {VERSION} (about 60 MB)")
+    (wheel,) = package_folder.pip_download(
+        scratch,
+        [f"openvino=={VERSION} --hash=sha256:{digest}"],
+        "--require-hashes",
+        "--only-binary=:all:",
+        "--implementation=cp",
+        f"--python-version={PYTHON}",
+        f"--abi=cp{PYTHON}",
+        f"--platform={tag}",
+    )
+    return wheel
 
 
-def unpack(wheel, digest, folder):
-    if (found := model_fetch.sha256(wheel)) != digest:
-        raise RuntimeError(f"{wheel.name} has SHA-256 {found}, expected {digest}")
-    with zipfile.ZipFile(wheel) as archive:
-        for entry in archive.infolist():
-            path = pathlib.PurePosixPath(entry.filename)
-            if path.parent == pathlib.PurePosixPath("openvino/libs"):
-                wanted = any(fnmatch.fnmatch(path.name, pattern) for pattern in LIBRARIES)
-                target = folder / path.name
-            else:  # the licences of what is unpacked
-                wanted = ".dist-info/licenses/" in entry.filename and not entry.is_dir()
-                target = folder / "licenses" / path.name
-            if wanted:
-                target.parent.mkdir(exist_ok=True)
-                with archive.open(entry) as source, open(target, "wb") as file:
-                    shutil.copyfileobj(source, file, 1 << 20)
-    names = [path.name for path in folder.iterdir()]
-    for part in NEEDED:
-        if not any(part in name for name in names):
-            raise RuntimeError(f"{wheel.name} has no {part}")
-    (folder / STAMP).write_text(stamp(digest))
-
-
-def stamp(digest):
-    return f"openvino {VERSION} sha256:{digest}\n"
+def place(path):
+    """Where an entry of the wheel goes; None: it is left out."""
+    if path.parent == pathlib.PurePosixPath("openvino/libs"):
+        return path.name if any(fnmatch.fnmatch(path.name, pattern) for pattern in LIBRARIES) else None
+    if ".dist-info/licenses/" in str(path):  # of what is unpacked
+        return f"licenses/{path.name}"
+    return None
 
 
 def install(folder, wheel):
-    """Fills a folder beside `folder` and moves it there whole."""
     machine = platform.machine()
     if machine not in WHEELS:
         raise RuntimeError(f"there is no OpenVINO for {machine}")
     tag, digest = WHEELS[machine]
-    try:
-        if (folder / STAMP).read_text() == stamp(digest):
-            return
-    except OSError:
-        pass
-    if folder.exists() and any(folder.iterdir()) and not (folder / STAMP).exists():
-        raise RuntimeError(f"{folder} holds something else; name another folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".part-") as scratch:
-        scratch = pathlib.Path(scratch)
-        part = scratch / "openvino"
-        part.mkdir()
-        unpack(wheel or download(scratch, tag, digest), digest, part)
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
-    say(f"installed openvino {VERSION} in {folder}")
+
+    def write(scratch, part):
+        archive = wheel or download(scratch, tag, digest)
+        package_folder.check_digest(archive, digest)
+        package_folder.unzip(archive, part, place)
+        names = [path.name for path in part.iterdir()]
+        for needed in NEEDED:
+            if not any(needed in name for name in names):
+                raise RuntimeError(f"{archive.name} has no {needed}")
+
+    package_folder.fill("openvino", folder, f"openvino {VERSION} sha256:{digest}\n", write)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    place = parser.add_mutually_exclusive_group()
-    place.add_argument("--folder", type=pathlib.Path, help="where to; the default is of this user")
-    place.add_argument("--system", action="store_true", help=f"to {SYSTEM}, as root")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--folder", type=pathlib.Path, help="where to; the default is of this user")
+    choice.add_argument("--system", action="store_true", help=f"to {SYSTEM}, as root")
     parser.add_argument("--wheel", type=pathlib.Path, help="the wheel, downloaded before; its SHA-256 is checked")
     arguments = parser.parse_args()
-    folder = pathlib.Path(SYSTEM) if arguments.system else arguments.folder or default_folder()
-    try:
-        install(folder.absolute(), arguments.wheel)
-    except subprocess.CalledProcessError:
-        sys.exit("install_openvino: pip could not download OpenVINO (above); it must reach a package index that has it")
-    except (OSError, RuntimeError, zipfile.BadZipFile) as error:
-        sys.exit(f"install_openvino: cannot install OpenVINO: {error}")
-    print(folder.absolute())
+    folder = pathlib.Path(SYSTEM) if arguments.system else arguments.folder or package_folder.default_folder("openvino")
+    package_folder.run("openvino", "OpenVINO", lambda folder: install(folder, arguments.wheel), folder)
 
 
 if __name__ == "__main__":

@@ -12,62 +12,26 @@ replaced. Without it Penstock builds, and refuses requests for constrained answe
 """
 
 import argparse
-import os
 import pathlib
 import shutil
-import subprocess
-import sys
 import tarfile
-import tempfile
 
-import model_fetch
+import package_folder
 
 VERSION = "0.2.8"
 SHA256 = "8305646fd2b319d6c3003f51a1665e54cbbe9cba1fb636bc41d0b46434ccbb80"
 KEPT = ("include/", "cpp/", "3rdparty/picojson/", "3rdparty/dlpack/include/", "LICENSE", "NOTICE")
 DROPPED = ("cpp/tvm_ffi/",)
-STAMP = "penstock-version"
-
-
-def say(text):
-    print(f"install_xgrammar: {text}", file=sys.stderr, flush=True)
-
-
-def default_folder():
-    data = os.environ.get("XDG_DATA_HOME") or pathlib.Path.home() / ".local" / "share"
-    return pathlib.Path(data) / "penstock" / "xgrammar"
-
-
-def stamp():
-    return f"xgrammar {VERSION} sha256:{SHA256}\n"
 
 
 def download(scratch):
     """The archive. pip asks the package for its metadata, and so fetches what builds it, to a folder of its own."""
-    command = [
-        model_fetch.pip_python(scratch),
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--disable-pip-version-check",
-        "--no-binary=xgrammar",
-        "--dest",
-        scratch / "archive",
-        f"xgrammar=={VERSION}",
-    ]
-    say(f"downloading the sources of xgrammar {VERSION} (about 3 MB)")
-    subprocess.run(command, check=True, stdout=sys.stderr)
-    archives = list((scratch / "archive").glob("*.tar.gz"))
-    if len(archives) != 1:
-        raise RuntimeError(f"pip gave {len(archives)} archives")
-    return archives[0]
+    package_folder.say("xgrammar", f"downloading the sources of xgrammar {VERSION} (about 3 MB)")
+    (archive,) = package_folder.pip_download(scratch, [f"xgrammar=={VERSION}"], "--no-binary=xgrammar")
+    return archive
 
 
 def unpack(archive, folder):
-    if (found := model_fetch.sha256(archive)) != SHA256:
-        raise RuntimeError(f"{archive.name} has SHA-256 {found}, expected {SHA256}")
     with tarfile.open(archive) as entries:
         for entry in entries:
             name = entry.name.partition("/")[2]
@@ -77,27 +41,15 @@ def unpack(archive, folder):
             target.parent.mkdir(parents=True, exist_ok=True)
             with entries.extractfile(entry) as source, open(target, "wb") as file:
                 shutil.copyfileobj(source, file)
-    (folder / STAMP).write_text(stamp())
 
 
-def install(folder, archive):
-    """Fills a folder beside `folder` and moves it there whole."""
-    try:
-        if (folder / STAMP).read_text() == stamp():
-            return
-    except OSError:
-        pass
-    if folder.exists() and any(folder.iterdir()) and not (folder / STAMP).exists():
-        raise RuntimeError(f"{folder} holds something else; name another folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".part-") as scratch:
-        scratch = pathlib.Path(scratch)
-        part = scratch / "xgrammar"
-        part.mkdir()
-        unpack(archive or download(scratch), part)
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
-    say(f"installed the sources of xgrammar {VERSION} in {folder}")
+def install(folder, given):
+    def write(scratch, part):
+        archive = given or download(scratch)
+        package_folder.check_digest(archive, SHA256)
+        unpack(archive, part)
+
+    package_folder.fill("xgrammar", folder, f"xgrammar {VERSION} sha256:{SHA256}\n", write)
 
 
 def main():
@@ -105,14 +57,8 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, help="where to; the default is of this user")
     parser.add_argument("--archive", type=pathlib.Path, help="the archive, downloaded before; its SHA-256 is checked")
     arguments = parser.parse_args()
-    folder = (arguments.folder or default_folder()).absolute()
-    try:
-        install(folder, arguments.archive)
-    except subprocess.CalledProcessError:
-        sys.exit("install_xgrammar: pip could not download XGrammar (above); it must reach a package index that has it")
-    except (OSError, RuntimeError, tarfile.TarError) as error:
-        sys.exit(f"install_xgrammar: cannot install XGrammar: {error}")
-    print(folder)
+    folder = arguments.folder or package_folder.default_folder("xgrammar")
+    package_folder.run("xgrammar", "XGrammar", lambda folder: install(folder, arguments.archive), folder)
 
 
 if __name__ == "__main__":

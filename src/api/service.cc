@@ -78,6 +78,7 @@ Status Service::Readiness() const {
     return {StatusCode::kUnavailable, "the server is shutting down"};
   }
   if (impl_->starting) return {StatusCode::kUnavailable, "the server is being started"};
+  PENSTOCK_RETURN_IF_ERROR(impl_->registry->HealthOfDevices());
   if (impl_->registry->AllReady()) return Status::Ok();
   for (const registry::Registry::Entry& entry : impl_->registry->List()) {
     if (entry.state == registry::ModelState::kFailed && entry.version == 0) {

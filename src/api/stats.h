@@ -83,6 +83,14 @@ struct Stats {
     std::string name;
     int64_t memory_budget_bytes = 0;  // 0: not bounded
     int64_t memory_used_bytes = 0;    // what its models may take at most
+    // Since the start, of devices apart from the host.
+    struct Work {
+      double busy_s = 0;  // in batches: their copies and kernels
+      uint64_t bytes_in = 0, bytes_out = 0;
+      uint64_t graph_captures = 0;
+      uint64_t graphs = 0;  // kept
+    };
+    std::optional<Work> work = {};
   };
   std::vector<Device> devices;
   int64_t tokenization_workers = 0;

@@ -17,11 +17,12 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-Expected<std::unique_ptr<KernelLoop>> KernelLoop::Load(const std::string& path, int threads,
+Expected<std::unique_ptr<KernelLoop>> KernelLoop::Load(const std::string& path, const Place& place,
                                                        const std::vector<std::string>& texts,
                                                        size_t batch_tokens, size_t batch_texts) {
   std::unique_ptr<KernelLoop> loop(new KernelLoop());
-  PENSTOCK_ASSIGN_OR_RETURN(loop->backend_, devices::NewBackend({.threads = threads}));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      loop->backend_, devices::NewBackend({.device = place.device, .threads = place.threads}));
   loop->backend_name_ = loop->backend_->name();
   PENSTOCK_ASSIGN_OR_RETURN(const families::ModelFolder folder, families::ModelFolder::Read(path));
   if (folder.decoder) {

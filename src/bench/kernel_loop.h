@@ -24,9 +24,13 @@ class KernelLoop {
     uint64_t tokens = 0;
   };
 
-  // `folder`: of the model. `threads`: 0 = one a processor. Batches hold whole texts, at most
-  // batch_tokens tokens and batch_texts texts.
-  static Expected<std::unique_ptr<KernelLoop>> Load(const std::string& folder, int threads,
+  struct Place {
+    std::string device;  // as devices::ParseDevice
+    int threads = 0;     // 0 = one a processor
+  };
+  // `folder`: of the model. Batches hold whole texts, at most batch_tokens tokens and batch_texts
+  // texts.
+  static Expected<std::unique_ptr<KernelLoop>> Load(const std::string& folder, const Place& place,
                                                     const std::vector<std::string>& texts,
                                                     size_t batch_tokens, size_t batch_texts);
 

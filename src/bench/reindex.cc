@@ -57,7 +57,8 @@ class Reindex {
   // Seconds of the texts after the first.
   Expected<double> SecondsOfTexts(const std::vector<std::string>& source);
   std::vector<std::string> ModelFlags() const {
-    return {"--model", options_.model_folder, "--threads", std::to_string(options_.threads)};
+    return {"--model",  options_.model_folder, "--threads", std::to_string(options_.threads),
+            "--device", options_.device};
   }
 
   const ReindexOptions& options_;
@@ -83,9 +84,9 @@ Status Reindex::Prepare() {
   PENSTOCK_RETURN_IF_ERROR(folder_.Make());
   PENSTOCK_RETURN_IF_ERROR(load::WriteTextFile(folder_.File("all.txt"), lines));
   PENSTOCK_RETURN_IF_ERROR(load::WriteTextFile(folder_.File("one.txt"), texts[0] + '\n'));
-  PENSTOCK_ASSIGN_OR_RETURN(kernel_,
-                            KernelLoop::Load(options_.model_folder, options_.threads, texts,
-                                             options_.batch_tokens, kBatchTextsMax));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      kernel_, KernelLoop::Load(options_.model_folder, {options_.device, options_.threads}, texts,
+                                options_.batch_tokens, kBatchTextsMax));
   std::printf("%s, %zu texts of %.1f tokens, batches of %zu tokens at most\n\n",
               kernel_->backend_name().c_str(), options_.texts, kernel_->mean_tokens(),
               options_.batch_tokens);

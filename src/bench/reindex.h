@@ -17,6 +17,7 @@ namespace penstock::bench {
 
 struct ReindexOptions {
   std::string model_folder;
+  std::string device;       // of each, as ParseDevice
   int threads = 0;          // of each; 0 = one a processor
   size_t batch_tokens = 0;  // of one batch, of each
   std::string text_file;    // a text a line; "" = texts made with `lengths`

@@ -78,7 +78,7 @@ struct CheckSubject {
   // The doctor has these.
   numbers::DType dtype = numbers::DType::kF32;  // what linear layers compute in
   const text::Tokenizer* tokenizer = nullptr;   // until results->Threads
-  std::vector<program::KernelDifference> (*kernels)() = nullptr;
+  std::function<Expected<std::vector<program::KernelDifference>>()> kernels;
   std::function<Status(const Say&)> accuracy;  // compares types with f32
 };
 

@@ -71,11 +71,13 @@ double Difference(const std::vector<std::vector<float>>& x, const program::Linea
 
 double KernelTolerance(numbers::DType dtype) {
   if (dtype == numbers::DType::kBf16) return 3e-2;
+  if (dtype == numbers::DType::kF16) return 1e-2;
   return dtype == numbers::DType::kI8 ? 1e-1 : 1e-3;
 }
 
 double CosineTolerance(numbers::DType dtype) {
   if (dtype == numbers::DType::kBf16) return 2e-3;
+  if (dtype == numbers::DType::kF16) return 5e-4;
   return dtype == numbers::DType::kI8 ? 1e-2 : 1e-4;
 }
 

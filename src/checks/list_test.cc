@@ -65,7 +65,7 @@ TEST(Checks, ALoadEndsWithTheFirstThatFails) {
     CheckSubject subject = {.name = "m", .results = &results, .clock = &clock};
     subject.linear = [=] { return Expected<program::KernelDifference>({"layer.0", error, 1e-3}); };
     subject.kernels = [] {
-      return std::vector<program::KernelDifference>{{"gemm", 1, 0}};
+      return std::vector<program::KernelDifference>{{"gemm", 1, 1e-3}};
     };  // not a load's
     return RunChecks(CheckTime::kFirstLoad, subject).message();
   };
@@ -73,6 +73,26 @@ TEST(Checks, ALoadEndsWithTheFirstThatFails) {
   EXPECT_EQ(load("batch", 0), "no batch");
   EXPECT_EQ(load("finite batch", 0), "no finite");
   EXPECT_THAT(load("finite", 1), testing::HasSubstr("layer.0 differs"));
+}
+
+// Where nothing may differ, it is bits that are told of.
+TEST(Checks, KernelsThatMustAgreeToTheBit) {
+  const auto kernels = [](double error) {
+    std::string said;
+    FakeResults results("");
+    CheckSubject subject;
+    subject.results = &results;
+    subject.kernels = [=] {
+      return std::vector<program::KernelDifference>{{"cuda gemm", error, 0}, {"cuda norm", 0, 0}};
+    };
+    ReportChecks(CheckTime::kDoctor, subject,
+                 [&](Verdict, const std::string& check, const std::string& text) {
+                   if (check == "kernels") said = text;
+                 });
+    return said;
+  };
+  EXPECT_EQ(kernels(0), "2 kernels have the bits of the emulator");
+  EXPECT_EQ(kernels(1), "cuda gemm: other bits than those of the emulator");
 }
 
 TEST(Checks, EachRowIsWhole) {

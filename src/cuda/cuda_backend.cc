@@ -46,6 +46,10 @@ class CudaBackend final : public program::Backend {
   std::string name() const override { return "cuda (" + device_->info().name + ")"; }
   DType preferred_dtype() const override { return DType::kF16; }
   uint64_t AvailableBytes() const override { return device_->AvailableBytes(); }
+  Status Health() const override { return device_->Health(); }
+  std::shared_ptr<const program::DeviceCounters> counters() const override {
+    return shared_.counters;
+  }
 
   std::unique_ptr<program::Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override {
     const auto row_bytes = static_cast<uint64_t>(width) * sizeof(float);

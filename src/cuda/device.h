@@ -54,6 +54,8 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
   // What its memory has left; 0: it does not tell.
   virtual uint64_t AvailableBytes() const = 0;
+  // kUnavailable once it is lost, with the reason. Any thread.
+  virtual Status Health() const = 0;
 
   // At a multiple of 256 bytes, undefined at first. Free waits for what is in the stream.
   virtual Expected<std::byte*> Alloc(uint64_t bytes) = 0;

@@ -112,8 +112,14 @@ class DriverDevice final : public Device {
         api_.cuMemGetInfo_v2(&free, &all) == driver::kSuccess) {
       return free;
     }
-    if (lost_.load(std::memory_order_relaxed)) return 0;
+    if (!Health().ok()) return 0;
     return static_cast<uint64_t>(kFreePart * static_cast<double>(info_.memory_bytes));
+  }
+
+  Status Health() const override {
+    if (!lost_.load(std::memory_order_acquire)) return Status::Ok();
+    const std::lock_guard lock(lost_mutex_);
+    return why_lost_;
   }
 
   Expected<std::byte*> Alloc(uint64_t bytes) override {
@@ -268,15 +274,17 @@ class DriverDevice final : public Device {
   Status Checked(driver::Result result, const char* what) {
     const Status status = Opened(result, what);
     if (status.ok() || status.code() == StatusCode::kResourceExhausted) return status;
-    lost_.store(true, std::memory_order_relaxed);
-    return status.Annotate("the GPU is lost");
+    const std::lock_guard lock(lost_mutex_);
+    if (!lost_.load(std::memory_order_relaxed)) {
+      why_lost_ = status.Annotate("the GPU is lost");
+      lost_.store(true, std::memory_order_release);
+    }
+    return why_lost_;
   }
 
   // Under the mutex: makes the context current in this thread; the first time, makes it.
   Status Begin() {
-    if (lost_.load(std::memory_order_relaxed)) {
-      return Status(StatusCode::kUnavailable, "the GPU is lost");
-    }
+    PENSTOCK_RETURN_IF_ERROR(Health());
     if (ready_) return Checked(api_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
     // What a call before this one has made, which then failed, is kept.
     if (context_ == nullptr) {
@@ -320,6 +328,8 @@ class DriverDevice final : public Device {
   std::map<uint32_t, driver::Event> events_;
   uint32_t last_id_ = 0;
   std::atomic<bool> lost_{false};
+  mutable std::mutex lost_mutex_;  // after the others
+  Status why_lost_;                // set before lost_, and never again
 };
 
 }  // namespace

@@ -119,6 +119,10 @@ class DeviceImpl final : public EmulatedDevice {
     PENSTOCK_RETURN_IF_ERROR(Call(StatusCode::kUnavailable));
     return RunUntil(events_.at(static_cast<uint32_t>(event)));
   }
+  Status Health() const override {
+    const std::lock_guard lock(mutex_);
+    return lost_ ? Status(StatusCode::kUnavailable, "the device is lost") : Status::Ok();
+  }
   double SecondsBetween(EventId begin, EventId end) const override {
     const std::lock_guard lock(mutex_);
     // A task is a microsecond.

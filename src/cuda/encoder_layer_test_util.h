@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cuda/attention-inl.h"
-#include "cuda/gemm_mma-inl.h"
+#include "cuda/gemm_narrow-inl.h"
 #include "cuda/rows-inl.h"
 
 namespace penstock::cuda {
@@ -60,7 +60,7 @@ struct EncoderLayer {
     const auto product = [&](const LayerMatrix& w, const std::vector<uint16_t>& in,
                              const float* residual, float* y, std::vector<uint16_t>* y16,
                              program::Activation activation) {
-      using Kernel = GemmMmaSmall<true>;
+      using Kernel = GemmNarrow<true>;
       GemmArgs args = {
           .x = in.data(), .w = w.pieces.data(), .rows = &rows, .stride = w.k, .k = w.k};
       args.to = {.bias = w.bias.data(),

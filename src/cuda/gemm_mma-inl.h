@@ -169,12 +169,10 @@ struct GemmMma {
   }
 };
 
-// The tiles that launches choose from, by the number of rows.
+// The tiles that launches choose from, by the number of rows; few ones: gemm_narrow-inl.h.
 template <bool kHalf>
 using GemmMmaLarge = GemmMma<128, 128, 3, 2, 4, kHalf>;
 template <bool kHalf>
 using GemmMmaMiddle = GemmMma<64, 64, 3, 2, 2, kHalf>;
-template <bool kHalf>
-using GemmMmaSmall = GemmMma<32, 64, 3, 1, 4, kHalf>;
 
 }  // namespace penstock::cuda

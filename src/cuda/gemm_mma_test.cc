@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cuda/gemm_mma-inl.h"
+#include "cuda/gemm_narrow-inl.h"
 
 namespace penstock::cuda {
 namespace {
@@ -124,7 +125,7 @@ class GemmMmaTest : public testing::Test {
   template <bool kHalf>
   std::vector<std::vector<float>> AllTiles(const Product& p, int first, int count) {
     return {Run<GemmMmaLarge<kHalf>>(p, first, count), Run<GemmMmaMiddle<kHalf>>(p, first, count),
-            Run<GemmMmaSmall<kHalf>>(p, first, count)};
+            Run<GemmNarrow<kHalf>>(p, first, count)};
   }
 
   LaunchOptions options_;
@@ -137,7 +138,7 @@ TEST_F(GemmMmaTest, IsNearTheExactProduct) {
     options_.tensor_core = core;
     for (const auto& [rows, k, features] : {std::tuple{1, 64, 16}, {5, 192, 48}, {33, 320, 80}}) {
       const Product p(rows, k, features, true, 7);
-      const std::vector<float> y = Run<GemmMmaSmall<true>>(p, 0, rows, program::Activation::kGelu);
+      const std::vector<float> y = Run<GemmNarrow<true>>(p, 0, rows, program::Activation::kGelu);
       for (size_t i = 0; i < y.size(); ++i) {
         const double sum = p.exact[i] + p.bias[i % static_cast<size_t>(features)];
         const double want = 0.5 * sum * (1 + std::erf(sum / std::sqrt(2.0))) + p.residual[i];
@@ -177,6 +178,39 @@ TEST_F(GemmMmaTest, NoOrderChangesIt) {
   }
 }
 
+// Chunks of k in one turn of the narrow kernel's warps, in several, and a last one that is cut.
+TEST_F(GemmMmaTest, NarrowAddsChunksInOrder) {
+  for (const int k : {64, 256, 320, 1024, 1088, 2304}) {
+    for (const bool half : {true, false}) {
+      const Product p(34, k, 24, half, static_cast<uint32_t>(k));
+      EXPECT_EQ(
+          half ? Run<GemmNarrow<true>>(p, 0, p.rows) : Run<GemmNarrow<false>>(p, 0, p.rows),
+          half ? Run<GemmMmaMiddle<true>>(p, 0, p.rows) : Run<GemmMmaMiddle<false>>(p, 0, p.rows))
+          << k;
+    }
+  }
+}
+
+TEST_F(GemmMmaTest, NoOrderChangesTheNarrowOne) {
+  const Product p(40, 1344, 24, true, 3);
+  const std::vector<float> want = Run<GemmMmaMiddle<true>>(p, 0, p.rows);
+  for (const WakeOrder order :
+       {WakeOrder::kFirst, WakeOrder::kLast, WakeOrder::kRandom, WakeOrder::kWarps}) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      options_.order = order;
+      options_.seed = seed;
+      options_.late_copies = seed % 2 == 0;
+      EXPECT_EQ(Run<GemmNarrow<true>>(p, 0, p.rows), want);
+    }
+  }
+}
+
+TEST_F(GemmMmaTest, NoBanksConflictInTheNarrowOne) {
+  const Product p(32, 512, 16, true, 3);
+  (void)Run<GemmNarrow<true>>(p, 0, p.rows);
+  EXPECT_EQ(counters_.shared_waves, counters_.shared_requests);
+}
+
 TEST_F(GemmMmaTest, NoBanksConflict) {
   const Product p(128, 128, 128, true, 3);
   (void)Run<GemmMmaLarge<true>>(p, 0, p.rows);
@@ -193,7 +227,7 @@ TEST_F(GemmMmaTest, Gates) {
     Product up(rows, k, features, true, 6);
     up.x = p.x;
     up.Multiply();
-    const auto y = Run<GemmMmaSmall<true>>(p, 0, rows, program::Activation::kSilu, &up);
+    const auto y = Run<GemmNarrow<true>>(p, 0, rows, program::Activation::kSilu, &up);
     EXPECT_EQ((Run<GemmMmaMiddle<true>>(p, 0, rows, program::Activation::kSilu, &up)), y);
     EXPECT_EQ((Run<GemmMmaLarge<true>>(p, 0, rows, program::Activation::kSilu, &up)), y);
     for (size_t i = 0; i < y.size(); ++i) {
@@ -208,14 +242,14 @@ TEST_F(GemmMmaTest, Gates) {
 
 TEST_F(GemmMmaTest, WithoutRowsNothingIsWritten) {
   const Product p(1, 64, 16, true, 3);
-  EXPECT_TRUE(Run<GemmMmaSmall<true>>(p, 0, 0).empty());
+  EXPECT_TRUE(Run<GemmNarrow<true>>(p, 0, 0).empty());
 }
 
 TEST_F(GemmMmaTest, Activations) {
   const Product p(3, 64, 16, true, 4);
   with_bias_ = false;
-  const auto tanh = Run<GemmMmaSmall<true>>(p, 0, 3, program::Activation::kTanh);
-  const auto relu = Run<GemmMmaSmall<true>>(p, 0, 3, program::Activation::kRelu);
+  const auto tanh = Run<GemmNarrow<true>>(p, 0, 3, program::Activation::kTanh);
+  const auto relu = Run<GemmNarrow<true>>(p, 0, 3, program::Activation::kRelu);
   for (size_t i = 0; i < tanh.size(); ++i) {
     EXPECT_NEAR(tanh[i], std::tanh(p.exact[i]), 2e-6);
     EXPECT_NEAR(relu[i], std::max(0.0, p.exact[i]), 2e-6);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "cuda/cuda_backend.h"
+#include "cuda/device_driver.h"
 #include "cuda/device_emulated.h"
 #include "families/model_folder.h"
 #include "models/golden_test_util.h"
@@ -26,6 +28,19 @@ struct Variant {
   EmulatedOptions device;
   RunOptions run;
 };
+
+// The emulated device; with PENSTOCK_TEST_DEVICE=cuda the GPU of this machine, whatever is asked of
+// the emulated one.
+bool OnGpu() {
+  const char* const device = std::getenv("PENSTOCK_TEST_DEVICE");
+  return device != nullptr && std::string(device) == "cuda";
+}
+std::unique_ptr<Device> TestDevice(const EmulatedOptions& options) {
+  if (!OnGpu()) return NewEmulatedDevice(options);
+  auto device = OpenDriverDevice({});
+  EXPECT_TRUE(device.ok()) << device.status().ToString();
+  return device.ok() ? *std::move(device) : NewEmulatedDevice(options);
+}
 
 class CudaGoldenModel : public testing::TestWithParam<std::string> {
  protected:
@@ -48,7 +63,7 @@ class CudaGoldenModel : public testing::TestWithParam<std::string> {
   std::unique_ptr<EncoderModel> Load(const models::LinearTypes& types,
                                      const EmulatedOptions& device = {},
                                      const RunOptions& run = {}) {
-    backend_ = NewCudaBackend(NewEmulatedDevice(device), run);
+    backend_ = NewCudaBackend(TestDevice(device), run);
     auto model = EncoderModel::Load(folder_, backend_.get(), types);
     EXPECT_TRUE(model.ok()) << model.status().ToString();
     return model.ok() ? std::move(*model) : nullptr;
@@ -105,6 +120,29 @@ TEST_P(CudaGoldenModel, BitsAreAFunctionOfTheText) {
       if (first.size() < cases_.size()) first.push_back(run({&cases_[i], 1}));
       ASSERT_EQ(0, std::memcmp(together.data() + i * width, first[i].data(), width * sizeof(float)))
           << i;
+    }
+  }
+}
+
+// A GPU has the bits of the emulator that has its tensor cores.
+TEST(CudaGolden, AGpuHasTheBitsOfTheEmulator) {
+  if (!OnGpu()) GTEST_SKIP() << "PENSTOCK_TEST_DEVICE=cuda runs this on a GPU";
+  const bool ampere = TestDevice({})->info().major < 9;
+  for (const std::string& name : models::GoldenModels()) {
+    auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + name);
+    ASSERT_TRUE(folder.ok()) << folder.status().ToString();
+    GoldenBatch batch;
+    for (const GoldenCase& one : models::LoadCases(name, &*folder)) batch.Add(one);
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBf16}) {
+      std::vector<std::vector<float>> results;
+      for (const bool gpu : {true, false}) {
+        const EmulatedOptions alike = {.tensor_core = ampere ? kAmpere : kHopper};
+        const auto backend = NewCudaBackend(gpu ? TestDevice(alike) : NewEmulatedDevice(alike));
+        const auto model = EncoderModel::Load(*folder, backend.get(), dtype);
+        ASSERT_TRUE(model.ok()) << model.status().ToString();
+        results.push_back(models::RunBatch(**model, batch, models::OutputOf(*folder)));
+      }
+      EXPECT_EQ(results[0], results[1]) << name << " " << numbers::DTypeName(dtype);
     }
   }
 }

@@ -240,7 +240,7 @@ class Lowering {
 
   KernelId GemmOf(bool half, Rows rows) const {
     const int32_t count = RowsIn(rows);
-    if (count <= 32) return half ? KernelId::gemm_mma_32x64_f16 : KernelId::gemm_mma_32x64_bf16;
+    if (count <= 64) return half ? KernelId::gemm_narrow_f16 : KernelId::gemm_narrow_bf16;
     if (count <= 256) return half ? KernelId::gemm_mma_64x64_f16 : KernelId::gemm_mma_64x64_bf16;
     return half ? KernelId::gemm_mma_128x128_f16 : KernelId::gemm_mma_128x128_bf16;
   }

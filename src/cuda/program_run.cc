@@ -35,7 +35,8 @@ Expected<std::unique_ptr<CudaProgramRun>> CudaProgramRun::Make(
 CudaProgramRun::~CudaProgramRun() {
   Release();
   const std::lock_guard lock(shared_->mutex);
-  if (has_event_) shared_->device->FreeEvent(done_);
+  if (has_begun_) shared_->device->FreeEvent(begun_);
+  if (has_done_) shared_->device->FreeEvent(done_);
 }
 
 Status CudaProgramRun::Reserve(size_t tokens, size_t sequences) {
@@ -55,11 +56,17 @@ uint64_t CudaProgramRun::BytesFor(size_t tokens, size_t sequences) const {
   return most;
 }
 
-Status CudaProgramRun::ReserveLocked(const Bucket& bucket) {
-  if (!has_event_) {
-    PENSTOCK_ASSIGN_OR_RETURN(done_, shared_->device->NewEvent());
-    has_event_ = true;
+Status CudaProgramRun::MakeEvents() {
+  for (const auto& [event, made] : {std::pair(&begun_, &has_begun_), {&done_, &has_done_}}) {
+    if (*made) continue;
+    PENSTOCK_ASSIGN_OR_RETURN(*event, shared_->device->NewEvent());
+    *made = true;
   }
+  return Status::Ok();
+}
+
+Status CudaProgramRun::ReserveLocked(const Bucket& bucket) {
+  PENSTOCK_RETURN_IF_ERROR(MakeEvents());
   const bool fits = bucket.tokens <= reserved_.tokens && bucket.sequences <= reserved_.sequences;
   if (fits && shared_->activations.bytes() >= needed_bytes_) return Status::Ok();
   uint64_t bytes = 0, input_bytes = 0;
@@ -84,8 +91,13 @@ Status CudaProgramRun::ReservePinned(DeviceBlock* block, uint64_t bytes) {
   return Status::Ok();
 }
 
+void CudaProgramRun::FreeGraph(const Graph& graph) {
+  shared_->device->FreeGraph(graph.id);
+  shared_->counters->graphs.fetch_sub(1, std::memory_order_relaxed);
+}
+
 void CudaProgramRun::FreeGraphs() {
-  for (const auto& [key, graph] : graphs_) shared_->device->FreeGraph(graph.id);
+  for (const auto& [key, graph] : graphs_) FreeGraph(graph);
   graphs_.clear();
 }
 
@@ -183,12 +195,14 @@ Expected<const float*> CudaProgramRun::PutKernels(size_t index, const Bucket& bu
       const auto oldest = std::min_element(
           graphs_.begin(), graphs_.end(),
           [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
-      shared_->device->FreeGraph(oldest->second.id);
+      FreeGraph(oldest->second);
       graphs_.erase(oldest);
     }
     Graph graph;
     PENSTOCK_RETURN_IF_ERROR(Capture(lower(), &graph));
     found = graphs_.emplace(key, graph).first;
+    shared_->counters->captures.fetch_add(1, std::memory_order_relaxed);
+    shared_->counters->graphs.fetch_add(1, std::memory_order_relaxed);
   }
   found->second.used = runs_;
   PENSTOCK_RETURN_IF_ERROR(shared_->device->Replay(found->second.id));
@@ -214,14 +228,19 @@ Status CudaProgramRun::Run(size_t index, const program::PackedBatch& batch,
       std::byte* const activations = shared_->activations.data();
       const uint64_t bytes = WriteInput(plan, bucket, batch);
       Device* const device = shared_->device;
+      PENSTOCK_RETURN_IF_ERROR(device->Record(begun_));
       PENSTOCK_RETURN_IF_ERROR(device->CopyIn(activations, input_.data(), bytes));
       PENSTOCK_ASSIGN_OR_RETURN(const float* const result, PutKernels(index, bucket));
+      const uint64_t bytes_out = bytes_of(tokens ? batch.tokens() : batch.sequences());
       PENSTOCK_RETURN_IF_ERROR(
-          device->CopyOut(results_.data(), reinterpret_cast<const std::byte*>(result),
-                          bytes_of(tokens ? batch.tokens() : batch.sequences())));
+          device->CopyOut(results_.data(), reinterpret_cast<const std::byte*>(result), bytes_out));
       PENSTOCK_RETURN_IF_ERROR(device->Record(done_));
+      shared_->counters->bytes_in.fetch_add(bytes, std::memory_order_relaxed);
+      shared_->counters->bytes_out.fetch_add(bytes_out, std::memory_order_relaxed);
     }
     PENSTOCK_RETURN_IF_ERROR(shared_->device->Wait(done_));
+    shared_->counters->busy_s.fetch_add(shared_->device->SecondsBetween(begun_, done_),
+                                        std::memory_order_relaxed);
   } catch (...) {
     return ExceptionStatus();
   }

@@ -62,6 +62,8 @@ class CudaProgramRun final : public program::ProgramRun {
   // The batch as it is copied to the device; returns the bytes.
   uint64_t WriteInput(const LoweringPlan& plan, const Bucket& bucket,
                       const program::PackedBatch& batch);
+  Status MakeEvents();
+  void FreeGraph(const Graph& graph);
   void FreeGraphs();
 
   SharedDevice* const shared_;
@@ -69,8 +71,8 @@ class CudaProgramRun final : public program::ProgramRun {
   std::vector<LoweringPlan> plans_;
   std::map<std::pair<size_t, Bucket>, Graph> graphs_;
   DeviceBlock input_, results_;  // pinned
-  EventId done_{};
-  bool has_event_ = false;
+  EventId begun_{}, done_{};     // the device's time of a batch is between them
+  bool has_begun_ = false, has_done_ = false;
   std::atomic<bool> holds_{false};
   Bucket reserved_;            // what there is room for ...
   uint64_t needed_bytes_ = 0;  // ... in a set of this size

@@ -70,6 +70,7 @@ Status Staging::Copy(std::byte* to, uint64_t units, uint64_t unit, const Fill& f
     fill(first, {half.memory.data(), bytes});
     const std::lock_guard lock(shared_->mutex);
     PENSTOCK_RETURN_IF_ERROR(shared_->device->CopyIn(to + first * unit, half.memory.data(), bytes));
+    shared_->counters->bytes_in.fetch_add(bytes, std::memory_order_relaxed);
     half.pending = true;
     PENSTOCK_RETURN_IF_ERROR(shared_->device->Record(half.copied));
   }

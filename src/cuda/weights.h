@@ -27,6 +27,8 @@ struct SharedDevice {
   std::atomic<uint64_t> activation_bytes{0};  // what it has. Any thread
   uint64_t generation = 0;                    // of the set: graphs of another one are void
   size_t holders = 0;                         // runs that use it
+  const std::shared_ptr<program::DeviceCounters> counters =
+      std::make_shared<program::DeviceCounters>();
 
   // Another set, of that size, or none. What runs is waited for.
   Status Reallocate(uint64_t bytes);

@@ -8,6 +8,7 @@
 #include "cpu/self_check.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/device_driver.h"
+#include "cuda/self_check.h"
 
 namespace penstock::devices {
 namespace {
@@ -17,7 +18,7 @@ struct DeviceRow {
   Expected<std::unique_ptr<program::Backend>> (*make)(const DeviceOptions& options);
   Status (*is_here)();  // on this machine; else why not
   bool automatic;       // taken where none is named
-  std::vector<program::KernelDifference> (*check_kernels)();
+  Expected<std::vector<program::KernelDifference>> (*check_kernels)();
 };
 
 Status Always() { return Status::Ok(); }
@@ -27,17 +28,27 @@ Expected<std::unique_ptr<program::Backend>> NewGpu() {
   return cuda::NewCudaBackend(std::move(device));
 }
 
+Expected<std::vector<program::KernelDifference>> CheckGpu() {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<cuda::Device> device, cuda::OpenDriverDevice());
+  PENSTOCK_ASSIGN_OR_RETURN(const auto results, cuda::CheckKernelHashes(device.get()));
+  std::vector<program::KernelDifference> all;
+  for (const cuda::KernelHash& one : results) {
+    all.push_back({std::string("cuda ") + one.kernel, one.ok() ? 0.0 : 1.0, 0});
+  }
+  return all;
+}
+
 // The host first, the best one last.
 constexpr DeviceRow kDevices[] = {
     {"cpu",
      [](const DeviceOptions& options) {
        return cpu::NewCpuBackend({options.threads, options.pin, options.isa});
      },
-     Always, true, cpu::CheckKernels},
+     Always, true,
+     [] { return Expected<std::vector<program::KernelDifference>>(cpu::CheckKernels()); }},
     // Named only: nothing of it has been measured on a GPU.
     {"cuda", [](const DeviceOptions&) { return NewGpu(); },
-     [] { return cuda::OpenDriverDevice().status(); }, false,
-     [] { return std::vector<program::KernelDifference>(); }},
+     [] { return cuda::OpenDriverDevice().status(); }, false, CheckGpu},
 };
 
 }  // namespace
@@ -58,6 +69,8 @@ Expected<std::string> ParseDevice(const std::string& name) {
                                              Devices::kAuto, DeviceNames()),
                                  "device");
 }
+
+bool IsHost(const std::string& name) { return name == Devices::kAuto || name == kDevices[0].name; }
 
 Status CheckDevice(const std::string& name) {
   PENSTOCK_RETURN_IF_ERROR(ParseDevice(name).status());
@@ -96,11 +109,13 @@ Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes) {
   return Devices(std::move(list));
 }
 
-std::vector<program::KernelDifference> CheckKernels() {
+Expected<std::vector<program::KernelDifference>> CheckKernels(const std::string& device) {
+  PENSTOCK_RETURN_IF_ERROR(ParseDevice(device).status());
   std::vector<program::KernelDifference> all;
   for (const DeviceRow& row : kDevices) {
-    if (!row.is_here().ok()) continue;
-    for (program::KernelDifference& one : row.check_kernels()) all.push_back(std::move(one));
+    if (device == Devices::kAuto ? !row.automatic : device != row.name) continue;
+    PENSTOCK_ASSIGN_OR_RETURN(std::vector<program::KernelDifference> found, row.check_kernels());
+    for (program::KernelDifference& one : found) all.push_back(std::move(one));
   }
   return all;
 }

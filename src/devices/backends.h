@@ -23,6 +23,8 @@ struct DeviceOptions {
 
 // kAuto, or the name of a device; kInvalidArgument lists them.
 Expected<std::string> ParseDevice(const std::string& name);
+// Whether a device of ParseDevice is the host.
+bool IsHost(const std::string& name);
 // "cpu, ...": of all devices that this program knows.
 std::string DeviceNames();
 
@@ -43,7 +45,8 @@ Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options);
 // what is available there; 0: none is bounded.
 Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes);
 
-// Each kernel of each device that this machine has beside the plain one, on random input.
-std::vector<program::KernelDifference> CheckKernels();
+// Each kernel of a device (kAuto: those that are taken where none is named) beside plain arithmetic,
+// or, of a GPU, its bits beside the emulator's. Errors: those of ParseDevice, and of the device.
+Expected<std::vector<program::KernelDifference>> CheckKernels(const std::string& device);
 
 }  // namespace penstock::devices

@@ -25,6 +25,18 @@ TEST(NewBackend, RefusesOthersByNameAndListsWhatThereIs) {
   EXPECT_THAT(made.status().message(), HasSubstr("no device 'tpu:7'; known: auto, cpu"));
 }
 
+TEST(CheckKernels, AreThoseOfTheDeviceThatIsNamed) {
+  for (const char* device : {"auto", "cpu"}) {
+    const auto checked = CheckKernels(device);
+    ASSERT_TRUE(checked.ok()) << checked.status().ToString();
+    EXPECT_FALSE(checked->empty());
+    for (const program::KernelDifference& one : *checked) EXPECT_TRUE(one.ok()) << one.of;
+    EXPECT_TRUE(IsHost(device));
+  }
+  EXPECT_FALSE(IsHost("cuda"));
+  EXPECT_EQ(CheckKernels("tpu:7").status().field(), "device");
+}
+
 TEST(NewDevices, AreThoseOfThisMachineTheHostFirst) {
   const auto made = NewDevices({.threads = 1, .pin = false});
   ASSERT_TRUE(made.ok()) << made.status().ToString();

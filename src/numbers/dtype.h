@@ -115,7 +115,7 @@ inline constexpr auto kStoredTypes = [] {
 }();
 
 // Types that a linear layer may compute in.
-inline constexpr DType kComputedTypes[] = {DType::kF32, DType::kBf16, DType::kI8};
+inline constexpr DType kComputedTypes[] = {DType::kF32, DType::kBf16, DType::kF16, DType::kI8};
 
 // Bytes of one element; not of a block type.
 size_t DTypeBytes(DType dtype);

@@ -43,6 +43,15 @@ struct PackOptions {
   bool as_stored = false;
 };
 
+// What a device apart from the host has done since the start, and holds. Any thread.
+struct DeviceCounters {
+  std::atomic<double> busy_s{0};      // seconds of batches: their copies and kernels
+  std::atomic<uint64_t> bytes_in{0};  // copied to it: weights and batches
+  std::atomic<uint64_t> bytes_out{0};
+  std::atomic<uint64_t> captures{0};  // of kernels into a graph
+  std::atomic<uint64_t> graphs{0};    // kept
+};
+
 class Backend {
  public:
   // Writes `rows` from row `first` on; called with one block after the other.
@@ -63,10 +72,15 @@ class Backend {
   virtual std::span<const char* const> optimisations() const { return {}; }
   // Of the memory that its models lie in; 0: the system does not tell.
   virtual uint64_t AvailableBytes() const = 0;
+  // kUnavailable once the device is lost: nothing runs there any more. Any thread.
+  virtual Status Health() const { return Status::Ok(); }
+  // Null for the host, whose metrics are those of the process. May outlive the backend.
+  virtual std::shared_ptr<const DeviceCounters> counters() const { return nullptr; }
   // Sets the processor affinity of the calling thread: for threads that run models here.
   virtual void PlaceCaller() const {}
 
-  // Keep and Pack throw std::bad_alloc where memory runs out.
+  // Keep and Pack throw std::bad_alloc where memory runs out, and std::runtime_error where the device
+  // is lost.
   virtual std::unique_ptr<Table> Keep(int64_t rows, int32_t width, const FillRows& fill) = 0;
   std::unique_ptr<Table> Keep(const TensorView& view);
   // `parts`, one or more with the same number of columns, are stacked by rows; all have a bias or

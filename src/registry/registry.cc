@@ -186,6 +186,38 @@ Status Registry::Add(ModelSpec spec) {
   return Status::Ok();
 }
 
+// What a device apart from the host has done, by its counters, which the metrics share.
+static void AddDeviceCounters(metrics::Metrics* metrics, const devices::Device& device) {
+  using metrics::Metrics;
+  const auto counters = device.backend != nullptr ? device.backend->counters() : nullptr;
+  if (counters == nullptr) return;
+  const std::string label = metrics::MetricLabel("device", device.name);
+  const auto way = [&](const char* direction) {
+    return label + "," + metrics::MetricLabel("direction", direction);
+  };
+  const auto add = [&](const char* name, const char* help, Metrics::Kind kind,
+                       const std::string& labels, auto member) {
+    metrics->AddFunction(
+        name, help, kind,
+        [counters, member] { return static_cast<double>(((*counters).*member).load()); }, labels);
+  };
+  using Counters = program::DeviceCounters;
+  add("penstock_device_busy_seconds_total",
+      "Time of a device in batches: their copies and kernels.", Metrics::Kind::kCounter, label,
+      &Counters::busy_s);
+  const char* const copied =
+      "Bytes copied to a device (in: weights and batches) and from it (out).";
+  add("penstock_device_copied_bytes_total", copied, Metrics::Kind::kCounter, way("in"),
+      &Counters::bytes_in);
+  add("penstock_device_copied_bytes_total", copied, Metrics::Kind::kCounter, way("out"),
+      &Counters::bytes_out);
+  add("penstock_device_graph_captures_total",
+      "Times that kernels were captured into a graph: once for each size of batches.",
+      Metrics::Kind::kCounter, label, &Counters::captures);
+  add("penstock_device_graphs", "Graphs of kernels that are kept.", Metrics::Kind::kGauge, label,
+      &Counters::graphs);
+}
+
 void Registry::Impl::RegisterDeviceMetrics() {
   if (metrics == nullptr) return;
   for (const devices::Device& device : devices.list()) {
@@ -194,10 +226,25 @@ void Registry::Impl::RegisterDeviceMetrics() {
         ->AddGauge("penstock_device_memory_budget_bytes",
                    "Memory that the models of a device may take together; 0: not bounded.", label)
         .Set(static_cast<int64_t>(device.memory_bytes));
-    used_gauges.push_back(&metrics->AddGauge(
+    metrics::Gauge& used = metrics->AddGauge(
         "penstock_device_memory_used_bytes",
-        "Memory that the loaded models of a device may take at most, of its budget.", label));
+        "Memory that the loaded models of a device may take at most, of its budget.", label);
+    metrics::Gauge& up = metrics->AddGauge(
+        "penstock_device_up", "1; 0 once a device is lost, and with it all its models.", label);
+    up.Set(1);
+    device_gauges.push_back({&used, &up});
+    AddDeviceCounters(metrics, device);
   }
+}
+
+Status Registry::Impl::HealthOf(const devices::Device& device) const {
+  if (device.backend == nullptr) return Status::Ok();
+  Status health = device.backend->Health();
+  if (health.ok()) return health;
+  if (!device_gauges.empty()) {
+    device_gauges[static_cast<size_t>(&device - devices.list().data())].up->Set(0);
+  }
+  return health.Annotate("device '" + device.name + "'");
 }
 
 // Read as they are printed: of a slot, which lives as long as the registry.
@@ -243,8 +290,8 @@ void Registry::Impl::Charge(Slot* slot, const engine::ModelBytes& bytes) {
   slot->device_gauge->Set(std::any_of(slots.begin(), slots.end(), [slot](const Slot& one) {
     return one.device_gauge == slot->device_gauge && one.charged.total() > 0;
   }));
-  for (size_t i = 0; i < used_gauges.size(); ++i) {
-    used_gauges[i]->Set(static_cast<int64_t>(TakenBytes(devices.list()[i])));
+  for (size_t i = 0; i < device_gauges.size(); ++i) {
+    device_gauges[i].used_bytes->Set(static_cast<int64_t>(TakenBytes(devices.list()[i])));
   }
   slot->bytes_gauges[0]->Set(static_cast<int64_t>(all.weights));
   slot->bytes_gauges[1]->Set(static_cast<int64_t>(all.activations));
@@ -281,6 +328,10 @@ Status Registry::Impl::StillLoading(const Slot& slot) const {
 }
 
 Status Registry::Impl::TakeLease(Slot* slot) const {
+  if (const Status health = HealthOf(slot->device); !health.ok()) {
+    slot->registry->CloseLost(slot->device);
+    return health;
+  }
   if (slot->TryAdd()) {
     slot->Use();
     return Status::Ok();
@@ -436,9 +487,20 @@ std::vector<Registry::DeviceMemory> Registry::MemoryOfDevices() const {
   const std::lock_guard lock(impl_->mutex);
   std::vector<DeviceMemory> all;
   for (const devices::Device& device : impl_->devices.list()) {
-    all.push_back({device.name, device.memory_bytes, impl_->TakenBytes(device)});
+    all.push_back({device.name, device.memory_bytes, impl_->TakenBytes(device),
+                   device.backend != nullptr ? device.backend->counters() : nullptr});
   }
   return all;
+}
+
+Status Registry::HealthOfDevices() const {
+  const auto& all = impl_->names().slots;
+  for (const devices::Device& device : impl_->devices.list()) {
+    const auto lies_here = [&](const Impl::Slot* slot) { return &slot->device == &device; };
+    const Status health = impl_->HealthOf(device);
+    if (!health.ok() && std::any_of(all.begin(), all.end(), lies_here)) return health;
+  }
+  return Status::Ok();
 }
 
 uint64_t Registry::memory_bytes() const { return impl_->devices.host().memory_bytes; }

@@ -290,9 +290,12 @@ class Registry {
     std::string device;
     uint64_t budget_bytes = 0;  // 0: not bounded
     uint64_t used_bytes = 0;    // what its models may take at most, as charged to the budget
+    std::shared_ptr<const program::DeviceCounters> counters;  // null: of the host
   };
   // The host first.
   std::vector<DeviceMemory> MemoryOfDevices() const;
+  // kUnavailable: a device that models lie on is lost.
+  Status HealthOfDevices() const;
   // Of all models, see Model.
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();

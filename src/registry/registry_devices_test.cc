@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 
+#include "common/eventually_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "registry/registry.h"
 
@@ -11,6 +13,41 @@ namespace penstock::registry {
 namespace {
 
 using testing::HasSubstr;
+
+// The CPU, until it is lost.
+class LosableBackend final : public program::Backend {
+ public:
+  std::string name() const override { return cpu_->name(); }
+  uint64_t AvailableBytes() const override { return cpu_->AvailableBytes(); }
+  Status Health() const override {
+    return lost_ ? Status(StatusCode::kUnavailable, "it is lost") : Status::Ok();
+  }
+  std::shared_ptr<const program::DeviceCounters> counters() const override { return counters_; }
+  std::unique_ptr<program::Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override {
+    auto kept = cpu_->Keep(rows, width, fill);
+    CountPacked(kept->bytes());
+    return kept;
+  }
+  Expected<std::unique_ptr<program::PackedLinear>> Pack(
+      std::span<const program::LinearRows> parts, const program::PackOptions& options) override {
+    auto packed = cpu_->Pack(parts, options);
+    if (packed.ok()) CountPacked((*packed)->bytes());
+    return packed;
+  }
+  Expected<std::unique_ptr<program::ProgramRun>> Prepare(
+      std::span<const program::Program* const> programs,
+      const program::PrepareOptions& options) override {
+    return cpu_->Prepare(programs, options);
+  }
+  void Lose() { lost_ = true; }
+  program::DeviceCounters* count() { return counters_.get(); }
+
+ private:
+  const std::unique_ptr<program::Backend> cpu_ = *cpu::NewCpuBackend({.threads = 1, .pin = false});
+  const std::shared_ptr<program::DeviceCounters> counters_ =
+      std::make_shared<program::DeviceCounters>();
+  std::atomic<bool> lost_{false};
+};
 
 constexpr char kReference[] = PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize";
 
@@ -61,8 +98,7 @@ class RegistryDevicesTest : public testing::Test {
   }
 
   const std::unique_ptr<program::Backend> host_ = *cpu::NewCpuBackend({.threads = 1, .pin = false});
-  const std::unique_ptr<program::Backend> other_ =
-      *cpu::NewCpuBackend({.threads = 1, .pin = false});
+  const std::unique_ptr<LosableBackend> other_ = std::make_unique<LosableBackend>();
   metrics::Metrics metrics_;
   std::unique_ptr<Registry> registry_;
 };
@@ -142,6 +178,52 @@ TEST_F(RegistryDevicesTest, MetricsTellEachDevice) {
   EXPECT_THAT(
       text, series("penstock_device_memory_used_bytes", "device=\"other\"", memory[1].used_bytes));
   EXPECT_THAT(text, series("penstock_model_device", "model=\"a\",device=\"other\"", 1));
+}
+
+TEST_F(RegistryDevicesTest, ALostDeviceClosesItsModelsAndNoOthers) {
+  Make(0, 0);
+  Add("first", "cpu");
+  Add("a", "other");
+  Add("b", "other");
+  registry_->StartLoading();
+  for (const char* name : {"first", "a", "b"}) ASSERT_TRUE(registry_->Load(name).get().ok());
+  EXPECT_TRUE(registry_->HealthOfDevices().ok());
+  EXPECT_THAT(metrics_.Render(), HasSubstr("penstock_device_up{device=\"other\"} 1\n"));
+  other_->Lose();
+  const Status health = registry_->HealthOfDevices();
+  EXPECT_EQ(health.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(health.message(), "device 'other': it is lost");
+  EXPECT_THAT(metrics_.Render(), HasSubstr("penstock_device_up{device=\"other\"} 0\n"));
+  EXPECT_EQ(registry_->Find<engine::EncoderEngine>("a").status().message(), health.message());
+  // Both leave, the other one without a request, and neither is loaded again.
+  const auto state = [&](size_t i) { return registry_->List()[i].state; };
+  ASSERT_TRUE(Eventually(
+      [&] { return state(1) == ModelState::kFailed && state(2) == ModelState::kFailed; }));
+  for (const char* name : {"a", "b"}) {
+    const Status failed = registry_->Load(name).get();
+    EXPECT_EQ(failed.message(),
+              std::string("cannot load model '") + name + "': " + health.message());
+  }
+  EXPECT_FALSE(Embedding("first").empty());
+  EXPECT_EQ(registry_->MemoryOfDevices()[1].used_bytes, 0u);
+}
+
+TEST_F(RegistryDevicesTest, ALostDeviceWithoutModelsIsNoMatter) {
+  Make(0, 0);
+  Add("first", "cpu");
+  other_->Lose();
+  EXPECT_TRUE(registry_->HealthOfDevices().ok());
+}
+
+TEST_F(RegistryDevicesTest, WhatADeviceHasDoneIsInTheMetrics) {
+  Make(0, 0);
+  other_->count()->busy_s = 1.5;
+  other_->count()->bytes_out = 4096;
+  const std::string text = metrics_.Render();
+  EXPECT_THAT(text, HasSubstr("penstock_device_busy_seconds_total{device=\"other\"} 1.5\n"));
+  EXPECT_THAT(text, HasSubstr("penstock_device_copied_bytes_total{device=\"other\","
+                              "direction=\"out\"} 4096\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("penstock_device_graphs{device=\"cpu\"")));
 }
 
 TEST_F(RegistryDevicesTest, OtherDevicesAreRefusedByName) {

@@ -194,6 +194,8 @@ struct Registry::Impl {
   Status Check(const ModelSpec& spec, const Slot* replaced = nullptr) const;
   int LoadPercent(const Slot& slot) const;  // with the lock held
   void RegisterDeviceMetrics();
+  // kUnavailable: the device is lost, which its gauge tells from then on.
+  Status HealthOf(const devices::Device& device) const;
   void RegisterMetrics(Slot* slot);
   // Sets what a model takes of the budget.
   void Charge(Slot* slot, const engine::ModelBytes& bytes);
@@ -301,6 +303,8 @@ struct Registry::Impl {
   Clock::time_point Now() const { return options.now ? options.now() : Clock::now(); }
   void SettleLoad(Slot* slot, const Status& status) noexcept;
   void Close(Slot* slot);
+  // Unloads the models of a device that is lost.
+  void CloseLost(const devices::Device& device);
   void HandToReaper(Slot* slot);
   void ReapLoop();
   void Reap(Slot* slot, std::unique_lock<std::mutex>* lock);
@@ -320,7 +324,11 @@ struct Registry::Impl {
   void Retire(Slot* slot);
 
   const devices::Devices devices;
-  std::vector<metrics::Gauge*> used_gauges;  // by device; empty without metrics
+  struct DeviceGauges {
+    metrics::Gauge* used_bytes;
+    metrics::Gauge* up;
+  };
+  std::vector<DeviceGauges> device_gauges;  // by device; empty without metrics
   metrics::Metrics* const metrics;
   const RegistryOptions options;
   Loader loader;

@@ -259,6 +259,7 @@ void Registry::Impl::FetchSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
 }
 
 void Registry::Impl::LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
+  if (const Status health = HealthOf(slot->device); !health.ok()) return SetFailed(slot, health);
   const auto start = Now();
   engine::ModelBytes granted;
   if (const devices::Device& device = slot->device; sizer && device.memory_bytes > 0) {
@@ -399,6 +400,18 @@ void Registry::Impl::Close(Slot* slot) {
   changed.notify_all();
 }
 
+void Registry::Impl::CloseLost(const devices::Device& device) {
+  const std::lock_guard lock(mutex);
+  for (Slot& slot : slots) {
+    const bool there = slot.state == ModelState::kReady || slot.state == ModelState::kParked;
+    if (!there || &slot.device != &device || slot.close_wanted || !StartReaper()) continue;
+    slot.unloading.emplace();
+    slot.why_closed = "its device is lost";
+    slot.close_wanted = slot.delivering > 0;
+    if (!slot.close_wanted) Close(&slot);
+  }
+}
+
 // Notified under the lock: once it is released the registry may be gone. Allocates nothing, as it
 // is called where a lease goes.
 void Registry::Impl::HandToReaper(Slot* slot) {
@@ -442,8 +455,13 @@ void Registry::Impl::Reap(Slot* slot, std::unique_lock<std::mutex>* lock) {
             why.empty() ? "the end" : why.c_str(), static_cast<double>(bytes) / 1e6);
   });
   lock->lock();
-  Charge(slot, {});
-  slot->state = ModelState::kAbsent;
+  const Status health = HealthOf(slot->device);
+  if (health.ok()) {
+    Charge(slot, {});
+    slot->state = ModelState::kAbsent;
+  } else {
+    SetFailed(slot, health);
+  }
   if (slot->unloading) slot->unloading->Set(Status::Ok());
   slot->unloading.reset();
   if (slot->loading && !stopping) {

@@ -65,6 +65,7 @@ bool Registry::MustAwait(const std::string& name, const ModelUse& use,
   if (!impl_->options.on_demand) return false;
   Impl::Slot* const slot = impl_->Target(name, use);
   if (slot == nullptr) return false;
+  if (!impl_->HealthOf(slot->device).ok()) impl_->CloseLost(slot->device);
   if (hold == nullptr) return !slot->open();
   if (!slot->TryAdd()) return true;
   *hold = Lease<engine::Model>(slot, slot->model.get());

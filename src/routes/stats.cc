@@ -104,7 +104,13 @@ std::string PrintStats(const api::Stats& stats, bool stage_timers) {
   for (const api::Stats::Device& device : stats.devices) {
     json.BeginObject().Field("device", device.name);
     json.Field("memory_budget_bytes", device.memory_budget_bytes);
-    json.Field("memory_used_bytes", device.memory_used_bytes).EndObject();
+    json.Field("memory_used_bytes", device.memory_used_bytes);
+    if (const auto& work = device.work) {
+      json.Field("busy_s", Rounded(work->busy_s));
+      json.Field("copied_in_bytes", work->bytes_in).Field("copied_out_bytes", work->bytes_out);
+      json.Field("graphs", work->graphs).Field("graph_captures", work->graph_captures);
+    }
+    json.EndObject();
   }
   json.EndArray().Key("tokenization").BeginObject();
   json.Field("workers", stats.tokenization_workers);

@@ -104,7 +104,10 @@ def difference(expected, got):
     else:
         close = np.isclose(got.astype(np.float64), expected.astype(np.float64), rtol=1e-3, atol=1e-7, equal_nan=True)
         wrong = ~close
-    return f"{np.count_nonzero(wrong)} of {wrong.size} values differ" if wrong.any() else ""
+    if not wrong.any():
+        return ""
+    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return f"{np.count_nonzero(wrong)} of {wrong.size} values differ, {list(first)}: {got[first]} instead of {expected[first]}"
 
 
 def run_case(driver, folder):

@@ -7,7 +7,7 @@ import subprocess
 import numpy
 import pytest
 
-from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, Server, binary, clean_environment
+from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, ROOT, Server, binary, clean_environment
 
 FAKE = pathlib.Path(binary()).resolve().parent / "libfake_cuda_driver.so"
 TEXTS = ["hello world", "a dog in the park", "Voith builds water turbines"]
@@ -78,7 +78,35 @@ def test_a_server_has_models_on_both(gpu):
             "rerank": "cuda",
             "classify": "cuda",
         }
-        assert server.metrics()['penstock_device_memory_used_bytes{device="cuda"}'] > 0
+        metrics = server.metrics()
+        assert metrics['penstock_device_memory_used_bytes{device="cuda"}'] > 0
+        assert metrics['penstock_device_up{device="cuda"}'] == 1
+        cuda = stats["devices"][1]
+        assert cuda["busy_s"] > 0 and cuda["copied_in_bytes"] > cuda["copied_out_bytes"] > 0
+        assert cuda["graph_captures"] >= cuda["graphs"] > 0
+        assert metrics['penstock_device_copied_bytes_total{device="cuda",direction="in"}'] == cuda["copied_in_bytes"]
+    finally:
+        server.stop()
+
+
+def test_a_lost_gpu_takes_its_models_along_and_no_others(gpu):
+    server = Server(
+        *("--model", f"a={GOLDEN / EMBED}", "--model", f"b={GOLDEN / EMBED}", "--device", "a=cuda"),
+        env=environment(PENSTOCK_FAKE_LOST="1500"),
+    )
+    try:
+        for _ in range(1000):
+            answer = server.post("/v1/embeddings", {"model": "a", "input": TEXTS})
+            if answer.status_code != 200:
+                break
+        assert answer.status_code == 503 and "the GPU is lost: cu" in answer.json()["error"]["message"]
+        ready = server.get("/readyz")
+        assert ready.status_code == 503 and "device 'cuda': the GPU is lost" in ready.text
+        assert server.get("/livez").status_code == 200
+        assert server.metrics()['penstock_device_up{device="cuda"}'] == 0
+        again = server.post("/v1/embeddings", {"model": "a", "input": TEXTS})
+        assert again.status_code == 503 and "the GPU is lost" in again.json()["error"]["message"]
+        assert server.post("/v1/embeddings", {"model": "b", "input": TEXTS}).status_code == 200
     finally:
         server.stop()
 
@@ -96,6 +124,44 @@ def test_what_is_missing_is_said(gpu, more, reason):
     done = penstock("embed", "--device", "cuda", "--model", GOLDEN / EMBED, env=environment(**more))
     assert done.returncode != 0 and done.stdout == b""
     assert f"device 'cuda': {reason}" in done.stderr.decode()
+
+
+def test_gpu_check_takes_all_its_steps_on_the_emulated_gpu(gpu, tmp_path):
+    found = tmp_path / "found.json"
+    done = subprocess.run(
+        [
+            ROOT / "tools/gpu_check.py",
+            "--dry-run",
+            "--build",
+            FAKE.parent,
+            "--json",
+            found,
+            "--table",
+            tmp_path / "table.md",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads(found.read_text())
+    assert record["dry_run"] and not record["failed"]
+    rows = {(row["step"], row["what"]): row["figure"] for row in record["rows"]}
+    figures = [row["figure"] for row in record["rows"]]
+    assert "ok: 22 kernels have the bits of the emulator" in figures
+    assert rows["goldens", "a text alone and among others"] == "the same bits"
+    assert rows["load", "memory held after the model was idle"] == "0 bytes"
+    assert any(what.startswith("reindex.") for _, what in rows)
+    assert "dry run" in (tmp_path / "table.md").read_text().split("\n")[0]
+
+
+def test_doctor_checks_every_kernel_and_the_types_of_a_gpu(gpu):
+    done = penstock("doctor", "--device", "cuda", "--model", GOLDEN / EMBED, "--accuracy-texts", "4", env=environment())
+    told = done.stdout.decode()
+    assert done.returncode == 0, told
+    assert "22 kernels have the bits of the emulator" in told
+    assert "f16: cosine mean 0.9999" in told or "f16: cosine mean 1.0" in told
+    assert "int8 is not for this model" in told
 
 
 def test_what_it_does_not_run_is_refused_by_name(gpu):

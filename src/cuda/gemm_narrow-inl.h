@@ -1,0 +1,166 @@
+// y = activation(x w^T + bias) + residual for few rows, by tensor cores: operands, gates and sums
+// are those of gemm_mma-inl.h, and so are the bits.
+//
+// A block takes 16 features and 32 rows. Its four warps share k: chunks of 256 are handed out in
+// turn, each warp has a ring of stages of its own, and so waits for no other while weights come.
+// After each turn the sums of the four chunks are added in order.
+#pragma once
+
+#include "cuda/epilogue-inl.h"
+#include "cuda/kernels.h"
+#include "cuda/simt.h"
+
+namespace penstock::cuda {
+
+template <bool kHalf>
+struct GemmNarrow {
+  static constexpr int kTileRows = 32, kTileFeatures = 16;
+  static constexpr int kWarps = 4, kThreads = 32 * kWarps;
+  static constexpr int kStages = 3, kChunk = 4;  // of 64 of k, of a warp
+  static constexpr int kRowsBytes = kTileRows * 128;
+  static constexpr int kStageBytes = kRowsBytes + 2048;  // rows of x, a piece of weights
+  // Floats between rows of sums that warps exchange: four rows share no banks.
+  static constexpr int kSumStride = 24;
+  static constexpr int kSumBytes = kTileRows * kSumStride * 4;
+  static constexpr int kSharedBytes = kWarps * (kStages * kStageBytes + kSumBytes);
+
+  using Sums = float[kTileRows / 16][2][4];  // of 16 rows and 8 features each
+
+  // Which 64 of k a warp's stage is of.
+  static SIMT_FN int BlockOf(int stage) {
+    return (stage / kChunk * kWarps + simt::WarpIndex()) * kChunk + stage % kChunk;
+  }
+
+  static SIMT_FN void LoadWeights(const GemmArgs& a, char* stage, int block) {
+    const int pieces_k = a.k / 64;
+    for (int i = simt::Lane(); i < 128; i += 32) {
+      const uint16_t* from = a.w;
+      bool valid;
+      if (a.up == nullptr) {
+        valid = 16 * simt::BlockX() < a.to.features;
+        from += (static_cast<int64_t>(simt::BlockX()) * pieces_k + block) * 1024 + i * 8;
+      } else {
+        valid = 8 * simt::BlockX() < a.to.features;
+        if (i >= 64) from = a.up;
+        from += (static_cast<int64_t>(simt::BlockX() / 2) * pieces_k + block) * 1024 +
+                (simt::BlockX() % 2 * 64 + i % 64) * 8;
+      }
+      simt::CopyAsync16(stage + kRowsBytes + i * 16, valid ? from : a.w, valid);
+    }
+  }
+
+  static SIMT_FN void LoadRows(const GemmArgs& a, char* stage, int block, int rows) {
+    const int row0 = simt::BlockY() * kTileRows;
+    for (int i = simt::Lane(); i < kTileRows * 8; i += 32) {
+      const int row = i / 8, column = i % 8;
+      const bool valid = row0 + row < rows;
+      const uint16_t* const from =
+          a.x + static_cast<int64_t>(row0 + row) * a.stride + block * 64 + column * 8;
+      simt::CopyAsync16(stage + row * 128 + 16 * (column ^ row % 8), valid ? from : a.x, valid);
+    }
+  }
+
+  static SIMT_FN void MulStage(const char* stage, Sums& sums) {
+    const int lane = simt::Lane();
+    SIMT_UNROLL
+    for (int step = 0; step < 4; ++step) {
+      uint32_t w[4];
+      const int feature = lane / 16 * 8 + lane % 8, column = 2 * step + lane / 8 % 2;
+      simt::LoadMatrix4(w, stage + kRowsBytes + feature * 128 + 16 * (column ^ feature % 8));
+      SIMT_UNROLL
+      for (int m = 0; m < kTileRows / 16; ++m) {
+        uint32_t x[4];
+        const int row = m * 16 + lane % 16, at = 2 * step + lane / 16;
+        simt::LoadMatrix4(x, stage + row * 128 + 16 * (at ^ row % 8));
+        SIMT_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          if constexpr (kHalf) {
+            simt::MmaHalf(sums[m][half], x, w[2 * half], w[2 * half + 1]);
+          } else {
+            simt::Mma(sums[m][half], x, w[2 * half], w[2 * half + 1]);
+          }
+        }
+      }
+    }
+  }
+
+  // Moves a chunk's sums to where all warps see them.
+  static SIMT_FN void PutSums(float* to, Sums& sums) {
+    const int lane = simt::Lane();
+    SIMT_UNROLL
+    for (int m = 0; m < kTileRows / 16; ++m) {
+      SIMT_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        SIMT_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          const int row = m * 16 + i / 2 * 8 + lane / 4;
+          to[row * kSumStride + half * 8 + 2 * (lane % 4) + i % 2] = sums[m][half][i];
+          sums[m][half][i] = 0;
+        }
+      }
+    }
+  }
+
+  static SIMT_FN void Run(const GemmArgs& a) {
+    simt::LaunchDependents();
+    char* const ring = simt::Shared<char>() + simt::WarpIndex() * kStages * kStageBytes;
+    auto* const exchange =
+        reinterpret_cast<float*>(simt::Shared<char>() + kWarps * kStages * kStageBytes);
+    const int blocks = a.k / 64, chunks = (blocks + kChunk - 1) / kChunk;
+    const int stages = (chunks + kWarps - 1) / kWarps * kChunk;
+    // Weights are there before the kernel that x is of has ended.
+    for (int stage = 0; stage < kStages - 1; ++stage) {
+      if (BlockOf(stage) < blocks) LoadWeights(a, ring + stage * kStageBytes, BlockOf(stage));
+    }
+    simt::WaitForPrerequisites();
+    const int rows = *a.rows;
+    for (int stage = 0; stage < kStages - 1; ++stage) {
+      if (BlockOf(stage) < blocks) LoadRows(a, ring + stage * kStageBytes, BlockOf(stage), rows);
+      simt::CommitCopies();
+    }
+    if (simt::BlockY() * kTileRows >= rows) return simt::WaitCopies<0>();
+    Sums sums = {};
+    // A thread adds those of one row: two neighbours of the first eight features, and of the others.
+    const int row = simt::ThreadX() / 4, pair = 2 * (simt::ThreadX() % 4);
+    float totals[4] = {};
+    for (int stage = 0; stage < stages; ++stage) {
+      simt::WaitCopies<kStages - 2>();
+      simt::SyncWarp();  // the stage is there, and the one before is read
+      const int next = stage + kStages - 1;
+      if (next < stages && BlockOf(next) < blocks) {
+        LoadWeights(a, ring + next % kStages * kStageBytes, BlockOf(next));
+        LoadRows(a, ring + next % kStages * kStageBytes, BlockOf(next), rows);
+      }
+      simt::CommitCopies();
+      if (BlockOf(stage) < blocks) MulStage(ring + stage % kStages * kStageBytes, sums);
+      if (stage % kChunk < kChunk - 1) continue;
+      PutSums(exchange + simt::WarpIndex() * kTileRows * kSumStride, sums);
+      simt::Sync();
+      for (int warp = 0; warp < kWarps && stage / kChunk * kWarps + warp < chunks; ++warp) {
+        const float* const from = exchange + (warp * kTileRows + row) * kSumStride + pair;
+        SIMT_UNROLL
+        for (int i = 0; i < 4; ++i) totals[i] += from[i / 2 * 8 + i % 2];
+      }
+      simt::Sync();  // the sums are read
+    }
+    Store(a, simt::BlockY() * kTileRows + row, pair, totals, rows);
+  }
+
+  static SIMT_FN void Store(const GemmArgs& a, int row, int pair, const float (&totals)[4],
+                            int rows) {
+    if (row >= rows) return;
+    if (a.up != nullptr) {
+      const int feature = simt::BlockX() * 8 + pair;
+      return StorePair(a.to, row, feature, Finish(a.to, row, feature, totals[0], true, totals[2]),
+                       Finish(a.to, row, feature + 1, totals[1], true, totals[3]));
+    }
+    SIMT_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int feature = simt::BlockX() * kTileFeatures + half * 8 + pair;
+      StorePair(a.to, row, feature, Finish(a.to, row, feature, totals[2 * half], false, 0),
+                Finish(a.to, row, feature + 1, totals[2 * half + 1], false, 0));
+    }
+  }
+};
+
+}  // namespace penstock::cuda

@@ -1,0 +1,23 @@
+// The self-check of a device: every kernel on fixed inputs, whose results must be those of the
+// emulator to the bit (self_check_hashes.inc).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/status.h"
+#include "cuda/device.h"
+
+namespace penstock::cuda {
+
+struct KernelHash {
+  const char* kernel;
+  uint64_t hash;      // of the bytes of all results
+  uint64_t expected;  // of a device with such tensor cores
+  bool ok() const { return hash == expected; }
+};
+
+// One for each kernel, in the order of KernelId. Takes 4 MB of the device. Errors: the device's.
+Expected<std::vector<KernelHash>> CheckKernelHashes(Device* device);
+
+}  // namespace penstock::cuda
