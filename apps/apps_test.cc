@@ -241,7 +241,9 @@ TEST_F(AppsTest, TypesComeByFlagVariableAndFile) {
   EXPECT_EQ(with({"--dtype", "f32", "--dtype", "b=int8"}), -1) << error_;
   EXPECT_EQ(dtype_of_b(), numbers::DType::kI8);
   unsetenv("PENSTOCK_DTYPE");
-  EXPECT_EQ(with({"--dtype", "b=half"}), kExitUsage);
+  EXPECT_EQ(with({"--dtype", "b=bfloat16"}), -1) << error_;
+  EXPECT_EQ(dtype_of_b(), numbers::DType::kBf16);
+  EXPECT_EQ(with({"--dtype", "b=fp8"}), kExitUsage);
   EXPECT_THAT(error_, HasSubstr("known: auto, f32, bf16, f16, int8"));
   EXPECT_EQ(with({"--int8-keep", "0,ff_out"}), kExitUsage);
   EXPECT_THAT(error_, HasSubstr("'ff_out' is not a layer"));

@@ -88,8 +88,24 @@ std::string PrintJson(const api::ModelInfo& info, const engine::EncoderEngine& e
   return text + '\n';
 }
 
+// What a model takes of its device.
+struct DeviceMemory {
+  std::string device;
+  engine::ModelBytes needs;
+  uint64_t free_bytes = 0;
+};
+
+DeviceMemory MemoryOf(const runtime::LocalModels& local) {
+  const registry::Registry::Entry model = local.registry->List().front();
+  DeviceMemory memory = {model.device, model.bytes};
+  for (const devices::MadeDevice& device : local.devices) {
+    if (device.name == model.device) memory.free_bytes = device.backend->AvailableBytes();
+  }
+  return memory;
+}
+
 std::string PrintText(const api::ModelInfo& info, const engine::EncoderEngine& engine,
-                      const files::TensorStore& store) {
+                      const files::TensorStore& store, const DeviceMemory& memory) {
   const std::map<std::string, int64_t> types = StoredTypes(store);
   const families::ModelFolder& folder = engine.folder();
   const families::EncoderConfig& config = folder.encoder;
@@ -130,6 +146,12 @@ std::string PrintText(const api::ModelInfo& info, const engine::EncoderEngine& e
     row("label", fmt::format("{}: {}", i, info.labels[i]));
   }
   row("backend", info.backend);
+  const auto mb = [](uint64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  row("memory",
+      fmt::format("{:.1f} MB of weights and up to {:.1f} MB of activations; {:.0f} MB are "
+                  "free on {}",
+                  mb(memory.needs.weights), mb(memory.needs.activations), mb(memory.free_bytes),
+                  memory.device));
   return out;
 }
 
@@ -239,12 +261,18 @@ int RunInspect(const std::vector<std::string>& args) {
   std::string text;
   if (json) {
     text = PrintJson(info, *engine, **store, [&](JsonWriter* writer) {
+      const DeviceMemory memory = MemoryOf(**local);
+      writer->Field("device", memory.device);
+      writer->Key("device_memory").BeginObject();
+      writer->Field("weight_bytes", memory.needs.weights);
+      writer->Field("activation_bytes", memory.needs.activations);
+      writer->Field("free_bytes", memory.free_bytes).EndObject();
       if (!model) return;
       writer->Key("program");
       PrintProgramJson(model->program(), batch, writer);
     });
   } else {
-    text = PrintText(info, *engine, **store);
+    text = PrintText(info, *engine, **store, MemoryOf(**local));
     if (model) text += '\n' + PrintProgram(model->program(), batch);
   }
   std::fputs(text.c_str(), stdout);

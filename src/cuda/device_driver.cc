@@ -49,7 +49,7 @@ Expected<driver::Api> OpenApi(const std::string& library) {
 
 class DriverDevice final : public Device {
  public:
-  explicit DriverDevice(const driver::Api& api) : api_(api) {}
+  DriverDevice(const driver::Api& api, int index) : api_(api), index_(index) {}
   ~DriverDevice() override {
     if (context_ == nullptr) return;
     (void)api_.cuCtxSetCurrent(context_);
@@ -70,7 +70,11 @@ class DriverDevice final : public Device {
       PENSTOCK_RETURN_IF_ERROR(Opened(api_.cuDeviceGetCount(&count), "cuDeviceGetCount"));
     }
     if (count == 0) return Status(StatusCode::kUnavailable, "the NVIDIA driver has no GPU");
-    PENSTOCK_RETURN_IF_ERROR(Opened(api_.cuDeviceGet(&number_, 0), "cuDeviceGet"));
+    if (index_ >= count) {
+      return Status(StatusCode::kUnavailable,
+                    fmt::format("the NVIDIA driver has {} GPUs, numbered from 0", count));
+    }
+    PENSTOCK_RETURN_IF_ERROR(Opened(api_.cuDeviceGet(&number_, index_), "cuDeviceGet"));
     char name[128] = {};
     PENSTOCK_RETURN_IF_ERROR(
         Opened(api_.cuDeviceGetName(name, sizeof(name) - 1, number_), "cuDeviceGetName"));
@@ -313,6 +317,7 @@ class DriverDevice final : public Device {
   }
 
   const driver::Api api_;
+  const int index_;
   DeviceInfo info_;
   const KernelImage* image_ = nullptr;
   driver::DeviceNumber number_ = 0;
@@ -344,7 +349,7 @@ Expected<std::unique_ptr<Device>> OpenDriverDevice(const DriverOptions& options)
     library = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
   }
   PENSTOCK_ASSIGN_OR_RETURN(const driver::Api api, OpenApi(library));
-  auto device = std::make_unique<DriverDevice>(api);
+  auto device = std::make_unique<DriverDevice>(api, options.number);
   PENSTOCK_RETURN_IF_ERROR(device->Look(options.images));
   return std::unique_ptr<Device>(std::move(device));
 }

@@ -15,11 +15,12 @@ namespace penstock::cuda {
 
 struct DriverOptions {
   std::string library;  // empty: as above
+  int number = 0;       // of the GPU, from 0, in the driver's order
   std::span<const KernelImage> images = BuiltKernelImages();
 };
 
-// The first GPU; its memory is first taken with the first allocation. kUnavailable: there is no
-// driver, or no GPU. kUnsupported: the program has no kernels, or none for this GPU; the driver lacks
+// Its memory is first taken with the first allocation. kUnavailable: there is no driver, or no such
+// GPU. kUnsupported: the program has no kernels, or none for this GPU; the driver lacks
 // a function.
 Expected<std::unique_ptr<Device>> OpenDriverDevice(const DriverOptions& options = {});
 

@@ -45,7 +45,9 @@ class DriverDeviceTest : public testing::Test {
       unsetenv(name);
     }
   }
-  Expected<std::unique_ptr<Device>> Open() { return OpenDriverDevice({library_, kImages}); }
+  Expected<std::unique_ptr<Device>> Open() {
+    return OpenDriverDevice({.library = library_, .images = kImages});
+  }
 
   std::string library_;
 };
@@ -60,14 +62,19 @@ TEST_F(DriverDeviceTest, TellsWhatTheGpuIs) {
 }
 
 TEST_F(DriverDeviceTest, SaysWhatIsMissing) {
-  const auto none = OpenDriverDevice({"libnot_here.so.1", kImages});
+  const auto none = OpenDriverDevice({.library = "libnot_here.so.1", .images = kImages});
   EXPECT_EQ(none.status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(none.status().message(), HasSubstr("no NVIDIA driver"));
-  const auto other = OpenDriverDevice({"libc.so.6", kImages});
+  const auto other = OpenDriverDevice({.library = "libc.so.6", .images = kImages});
   EXPECT_EQ(other.status().code(), StatusCode::kUnsupported);
   EXPECT_THAT(other.status().message(), HasSubstr("too old: it has no cu"));
-  const auto empty = OpenDriverDevice({library_, {}});
+  const auto empty = OpenDriverDevice({.library = library_, .images = {}});
   EXPECT_THAT(empty.status().message(), HasSubstr("without kernels"));
+  const auto third = OpenDriverDevice({.library = library_, .number = 2, .images = kImages});
+  EXPECT_EQ(third.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(third.status().message(), HasSubstr("has 1 GPUs, numbered from 0"));
+  setenv("PENSTOCK_FAKE_GPUS", "3", 1);
+  EXPECT_TRUE(OpenDriverDevice({.library = library_, .number = 2, .images = kImages}).ok());
   setenv("PENSTOCK_FAKE_GPUS", "0", 1);
   EXPECT_THAT(Open().status().message(), HasSubstr("has no GPU"));
   unsetenv("PENSTOCK_FAKE_GPUS");

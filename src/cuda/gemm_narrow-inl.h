@@ -26,7 +26,7 @@ struct GemmNarrow {
 
   using Sums = float[kTileRows / 16][2][4];  // of 16 rows and 8 features each
 
-  // Which 64 of k a warp's stage is of.
+  // The slice of 64 of k that a warp's stage holds.
   static SIMT_FN int BlockOf(int stage) {
     return (stage / kChunk * kWarps + simt::WarpIndex()) * kChunk + stage % kChunk;
   }
@@ -108,7 +108,7 @@ struct GemmNarrow {
         reinterpret_cast<float*>(simt::Shared<char>() + kWarps * kStages * kStageBytes);
     const int blocks = a.k / 64, chunks = (blocks + kChunk - 1) / kChunk;
     const int stages = (chunks + kWarps - 1) / kWarps * kChunk;
-    // Weights are there before the kernel that x is of has ended.
+    // Weights do not depend on the kernel before, so their copies start before it has ended.
     for (int stage = 0; stage < kStages - 1; ++stage) {
       if (BlockOf(stage) < blocks) LoadWeights(a, ring + stage * kStageBytes, BlockOf(stage));
     }

@@ -175,15 +175,9 @@ Status CudaProgramRun::Capture(const Lowered& lowered, Graph* graph) {
   return Status::Ok();
 }
 
-Expected<const float*> CudaProgramRun::PutKernels(size_t index, const Bucket& bucket) {
+Expected<CudaProgramRun::Kernels> CudaProgramRun::KernelsOf(size_t index, const Bucket& bucket) {
   const auto lower = [&] { return Lower(plans_[index], bucket, shared_->activations.data()); };
-  if (!options_.graphs) {
-    const Lowered lowered = lower();
-    for (const KernelLaunch& launch : lowered.launches) {
-      PENSTOCK_RETURN_IF_ERROR(shared_->device->Launch(launch));
-    }
-    return lowered.result;
-  }
+  if (!options_.graphs) return Kernels{lower()};
   const std::pair key(index, bucket);
   auto found = graphs_.find(key);
   if (found != graphs_.end() && found->second.generation != shared_->generation) {
@@ -205,8 +199,15 @@ Expected<const float*> CudaProgramRun::PutKernels(size_t index, const Bucket& bu
     shared_->counters->graphs.fetch_add(1, std::memory_order_relaxed);
   }
   found->second.used = runs_;
-  PENSTOCK_RETURN_IF_ERROR(shared_->device->Replay(found->second.id));
-  return found->second.result;
+  return Kernels{{{}, found->second.result}, &found->second};
+}
+
+Status CudaProgramRun::Put(const Kernels& kernels) {
+  if (kernels.graph != nullptr) return shared_->device->Replay(kernels.graph->id);
+  for (const KernelLaunch& launch : kernels.lowered.launches) {
+    PENSTOCK_RETURN_IF_ERROR(shared_->device->Launch(launch));
+  }
+  return Status::Ok();
 }
 
 Status CudaProgramRun::Run(size_t index, const program::PackedBatch& batch,
@@ -228,12 +229,14 @@ Status CudaProgramRun::Run(size_t index, const program::PackedBatch& batch,
       std::byte* const activations = shared_->activations.data();
       const uint64_t bytes = WriteInput(plan, bucket, batch);
       Device* const device = shared_->device;
+      // Captured before the time begins.
+      PENSTOCK_ASSIGN_OR_RETURN(const Kernels kernels, KernelsOf(index, bucket));
       PENSTOCK_RETURN_IF_ERROR(device->Record(begun_));
       PENSTOCK_RETURN_IF_ERROR(device->CopyIn(activations, input_.data(), bytes));
-      PENSTOCK_ASSIGN_OR_RETURN(const float* const result, PutKernels(index, bucket));
+      PENSTOCK_RETURN_IF_ERROR(Put(kernels));
       const uint64_t bytes_out = bytes_of(tokens ? batch.tokens() : batch.sequences());
-      PENSTOCK_RETURN_IF_ERROR(
-          device->CopyOut(results_.data(), reinterpret_cast<const std::byte*>(result), bytes_out));
+      PENSTOCK_RETURN_IF_ERROR(device->CopyOut(
+          results_.data(), reinterpret_cast<const std::byte*>(kernels.lowered.result), bytes_out));
       PENSTOCK_RETURN_IF_ERROR(device->Record(done_));
       shared_->counters->bytes_in.fetch_add(bytes, std::memory_order_relaxed);
       shared_->counters->bytes_out.fetch_add(bytes_out, std::memory_order_relaxed);

@@ -56,8 +56,13 @@ class CudaProgramRun final : public program::ProgramRun {
   // All under the mutex of the device.
   Status ReserveLocked(const Bucket& bucket);
   Status ReservePinned(DeviceBlock* block, uint64_t bytes);
-  // Puts the kernels into the stream; returns where their result lies.
-  Expected<const float*> PutKernels(size_t index, const Bucket& bucket);
+  // The kernels of a program: launches, or what they were captured into.
+  struct Kernels {
+    Lowered lowered;
+    const Graph* graph = nullptr;
+  };
+  Expected<Kernels> KernelsOf(size_t index, const Bucket& bucket);
+  Status Put(const Kernels& kernels);
   Status Capture(const Lowered& lowered, Graph* graph);
   // The batch as it is copied to the device; returns the bytes.
   uint64_t WriteInput(const LoweringPlan& plan, const Bucket& bucket,

@@ -13,11 +13,11 @@ namespace penstock::cuda {
 struct KernelHash {
   const char* kernel;
   uint64_t hash;      // of the bytes of all results
-  uint64_t expected;  // of a device with such tensor cores
+  uint64_t expected;  // for its compute capability
   bool ok() const { return hash == expected; }
 };
 
-// One for each kernel, in the order of KernelId. Takes 4 MB of the device. Errors: the device's.
+// One for each kernel, in the order of KernelId. Takes 2 MB of the device, and 2 MB of pinned memory. Errors: the device's.
 Expected<std::vector<KernelHash>> CheckKernelHashes(Device* device);
 
 }  // namespace penstock::cuda

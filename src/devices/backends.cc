@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <charconv>
+#include <iterator>
 
 #include "cpu/cpu_backend.h"
 #include "cpu/self_check.h"
@@ -13,23 +14,28 @@
 namespace penstock::devices {
 namespace {
 
+// A kind of device. Where there may be several on a machine they are numbered from 0, and the first
+// one has the kind's name.
 struct DeviceRow {
   const char* name;
-  Expected<std::unique_ptr<program::Backend>> (*make)(const DeviceOptions& options);
-  Status (*is_here)();  // on this machine; else why not
-  bool automatic;       // taken where none is named
-  Expected<std::vector<program::KernelDifference>> (*check_kernels)();
+  bool several;
+  bool automatic;  // taken where none is named
+  Expected<std::unique_ptr<program::Backend>> (*make)(const DeviceOptions& options, int number);
+  Status (*is_here)(int number);  // on this machine; else why not
+  Expected<std::vector<program::KernelDifference>> (*check_kernels)(int number);
 };
 
-Status Always() { return Status::Ok(); }
+constexpr int kNumberMax = 63;
 
-Expected<std::unique_ptr<program::Backend>> NewGpu() {
-  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device, cuda::OpenDriverDevice());
+Expected<std::unique_ptr<program::Backend>> NewGpu(const DeviceOptions&, int number) {
+  PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device,
+                            cuda::OpenDriverDevice({.number = number}));
   return cuda::NewCudaBackend(std::move(device));
 }
 
-Expected<std::vector<program::KernelDifference>> CheckGpu() {
-  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<cuda::Device> device, cuda::OpenDriverDevice());
+Expected<std::vector<program::KernelDifference>> CheckGpu(int number) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<cuda::Device> device,
+                            cuda::OpenDriverDevice({.number = number}));
   PENSTOCK_ASSIGN_OR_RETURN(const auto results, cuda::CheckKernelHashes(device.get()));
   std::vector<program::KernelDifference> all;
   for (const cuda::KernelHash& one : results) {
@@ -40,62 +46,85 @@ Expected<std::vector<program::KernelDifference>> CheckGpu() {
 
 // The host first, the best one last.
 constexpr DeviceRow kDevices[] = {
-    {"cpu",
-     [](const DeviceOptions& options) {
+    {"cpu", false, true,
+     [](const DeviceOptions& options, int) {
        return cpu::NewCpuBackend({options.threads, options.pin, options.isa});
      },
-     Always, true,
-     [] { return Expected<std::vector<program::KernelDifference>>(cpu::CheckKernels()); }},
+     [](int) { return Status::Ok(); },
+     [](int) { return Expected<std::vector<program::KernelDifference>>(cpu::CheckKernels()); }},
     // Named only: nothing of it has been measured on a GPU.
-    {"cuda", [](const DeviceOptions&) { return NewGpu(); },
-     [] { return cuda::OpenDriverDevice().status(); }, false, CheckGpu},
+    {"cuda", true, false, NewGpu,
+     [](int number) { return cuda::OpenDriverDevice({.number = number}).status(); }, CheckGpu},
 };
 
-}  // namespace
+struct NumberedDevice {
+  const DeviceRow* row;
+  int number;
+  std::string Name() const {
+    return number == 0 ? row->name : fmt::format("{}:{}", row->name, number);
+  }
+};
 
-std::string DeviceNames() {
-  std::string names;
-  for (const DeviceRow& row : kDevices)
-    names += (names.empty() ? "" : ", ") + std::string(row.name);
-  return names;
-}
-
-Expected<std::string> ParseDevice(const std::string& name) {
-  if (name == Devices::kAuto) return name;
-  for (const DeviceRow& row : kDevices) {
-    if (name == row.name) return name;
+// kAuto: the best of those that are taken without a name.
+Expected<NumberedDevice> FindDevice(const std::string& name) {
+  for (auto row = std::rbegin(kDevices); row != std::rend(kDevices); ++row) {
+    if (name == Devices::kAuto ? row->automatic : name == row->name)
+      return NumberedDevice{&*row, 0};
+    const std::string prefix = std::string(row->name) + ":";
+    if (!row->several || !name.starts_with(prefix)) continue;
+    int number = -1;
+    const char* const end = name.data() + name.size();
+    const auto read = std::from_chars(name.data() + prefix.size(), end, number);
+    if (read.ec == std::errc() && read.ptr == end && number >= 0 && number <= kNumberMax) {
+      return NumberedDevice{&*row, number};
+    }
   }
   return Status::InvalidArgument(fmt::format("there is no device '{:.100}'; known: {}, {}", name,
                                              Devices::kAuto, DeviceNames()),
                                  "device");
 }
 
-bool IsHost(const std::string& name) { return name == Devices::kAuto || name == kDevices[0].name; }
+}  // namespace
+
+std::string DeviceNames() {
+  std::string names;
+  for (const DeviceRow& row : kDevices) {
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+    if (row.several) names += fmt::format(", {}:N", row.name);
+  }
+  return names;
+}
+
+Expected<std::string> ParseDevice(const std::string& name) {
+  if (name == Devices::kAuto) return name;
+  PENSTOCK_ASSIGN_OR_RETURN(const NumberedDevice device, FindDevice(name));
+  return device.Name();
+}
+
+bool IsHost(const std::string& name) {
+  const auto device = FindDevice(name);
+  return device.ok() && device->row == kDevices;
+}
 
 Status CheckDevice(const std::string& name) {
-  PENSTOCK_RETURN_IF_ERROR(ParseDevice(name).status());
-  for (const DeviceRow& row : kDevices) {
-    if (name == row.name) return row.is_here().Annotate("device '" + name + "'");
-  }
-  return Status::Ok();
+  PENSTOCK_ASSIGN_OR_RETURN(const NumberedDevice device, FindDevice(name));
+  return device.row->is_here(device.number).Annotate("device '" + name + "'");
 }
 
 Expected<std::unique_ptr<program::Backend>> NewBackend(const DeviceOptions& options) {
-  PENSTOCK_RETURN_IF_ERROR(ParseDevice(options.device).status());
-  const bool any = options.device == Devices::kAuto;
-  return std::find_if(
-             std::rbegin(kDevices), std::rend(kDevices),
-             [&](const DeviceRow& row) { return any ? row.automatic : options.device == row.name; })
-      ->make(options);
+  PENSTOCK_ASSIGN_OR_RETURN(const NumberedDevice device, FindDevice(options.device));
+  return device.row->make(options, device.number);
 }
 
 Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options) {
   std::vector<MadeDevice> made;
   for (const DeviceRow& row : kDevices) {
-    auto backend = row.make(options);
-    if (!backend.ok() && !row.automatic) continue;  // it is not on this machine
-    PENSTOCK_RETURN_IF_ERROR(backend.status());
-    made.push_back({row.name, *std::move(backend)});
+    for (int number = 0; number <= (row.several ? kNumberMax : 0); ++number) {
+      auto backend = row.make(options, number);
+      if (!backend.ok() && (number > 0 || !row.automatic)) break;  // it is not on this machine
+      PENSTOCK_RETURN_IF_ERROR(backend.status());
+      made.push_back({NumberedDevice{&row, number}.Name(), *std::move(backend)});
+    }
   }
   return made;
 }
@@ -110,14 +139,8 @@ Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes) {
 }
 
 Expected<std::vector<program::KernelDifference>> CheckKernels(const std::string& device) {
-  PENSTOCK_RETURN_IF_ERROR(ParseDevice(device).status());
-  std::vector<program::KernelDifference> all;
-  for (const DeviceRow& row : kDevices) {
-    if (device == Devices::kAuto ? !row.automatic : device != row.name) continue;
-    PENSTOCK_ASSIGN_OR_RETURN(std::vector<program::KernelDifference> found, row.check_kernels());
-    for (program::KernelDifference& one : found) all.push_back(std::move(one));
-  }
-  return all;
+  PENSTOCK_ASSIGN_OR_RETURN(const NumberedDevice found, FindDevice(device));
+  return found.row->check_kernels(found.number);
 }
 
 }  // namespace penstock::devices

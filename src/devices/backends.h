@@ -15,13 +15,14 @@
 namespace penstock::devices {
 
 struct DeviceOptions {
-  std::string device = Devices::kAuto;  // as ParseDevice; kAuto: the best there is
+  std::string device = Devices::kAuto;  // as ParseDevice
   int threads = 0;                      // those of CpuOptions
   bool pin = true;
   std::string isa;
 };
 
-// kAuto, or the name of a device; kInvalidArgument lists them.
+// kAuto, or the name of a device: "cpu", "cuda" (also given as "cuda:0"), "cuda:1". kInvalidArgument
+// lists them.
 Expected<std::string> ParseDevice(const std::string& name);
 // Whether a device of ParseDevice is the host.
 bool IsHost(const std::string& name);

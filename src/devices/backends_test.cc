@@ -18,6 +18,17 @@ TEST(NewBackend, MakesTheDeviceThatIsNamed) {
   }
 }
 
+TEST(ParseDevice, NumbersDevicesOfWhichThereMayBeSeveral) {
+  EXPECT_EQ(*ParseDevice("auto"), "auto");
+  EXPECT_EQ(*ParseDevice("cuda"), "cuda");
+  EXPECT_EQ(*ParseDevice("cuda:0"), "cuda");
+  EXPECT_EQ(*ParseDevice("cuda:12"), "cuda:12");
+  for (const char* name :
+       {"cpu:0", "cuda:", "cuda:-1", "cuda:1x", "cuda:99999999999", "cuda: 1", ""}) {
+    EXPECT_EQ(ParseDevice(name).status().field(), "device") << name;
+  }
+}
+
 TEST(NewBackend, RefusesOthersByNameAndListsWhatThereIs) {
   const auto made = NewBackend({.device = "tpu:7"});
   EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument);

@@ -287,9 +287,15 @@ Expected<families::PoolingMode> ParsePoolingMode(const std::string& name) {
 
 Expected<std::optional<numbers::DType>> ParseDType(const std::string& name) {
   if (name == "auto") return std::optional<numbers::DType>();
+  // Names of other servers.
+  const auto plain = [](const std::string& given) -> std::string {
+    if (given == "float32") return "f32";
+    if (given == "float16" || given == "half") return "f16";
+    return given == "bfloat16" ? "bf16" : given;
+  };
   std::string known = "auto";
   for (const numbers::DType dtype : numbers::kComputedTypes) {
-    if (name == numbers::DTypeFlag(dtype)) return std::optional<numbers::DType>(dtype);
+    if (plain(name) == numbers::DTypeFlag(dtype)) return std::optional<numbers::DType>(dtype);
     known += std::string(", ") + numbers::DTypeFlag(dtype);
   }
   return Status::InvalidArgument(fmt::format("unknown dtype '{}'; known: {}", name, known),

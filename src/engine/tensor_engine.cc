@@ -63,6 +63,9 @@ Expected<std::unique_ptr<TensorEngine>> TensorEngine::Load(const std::string& pa
                                                            const TensorEngineOptions& options,
                                                            program::Backend* backend,
                                                            metrics::Metrics* metrics) {
+  if (backend != nullptr && !backend->is_host()) {
+    return Status::Unsupported("tensor models run on the CPU (--device NAME=cpu)", "device");
+  }
   TensorEngineOptions made = options;
   if (backend != nullptr) made.scheduler.gate = &backend->gate();
   auto parts = IsBuiltinModel(path)

@@ -48,7 +48,7 @@ struct DeviceCounters {
   std::atomic<double> busy_s{0};      // seconds of batches: their copies and kernels
   std::atomic<uint64_t> bytes_in{0};  // copied to it: weights and batches
   std::atomic<uint64_t> bytes_out{0};
-  std::atomic<uint64_t> captures{0};  // of kernels into a graph
+  std::atomic<uint64_t> captures{0};  // sequences of kernels captured into graphs
   std::atomic<uint64_t> graphs{0};    // kept
 };
 
@@ -64,13 +64,15 @@ class Backend {
 
   // "cpu (avx512, 2 threads)".
   virtual std::string name() const = 0;
+  // Whether it is the processor of the host, whose memory and threads others may use as well.
+  virtual bool is_host() const { return true; }
   // That compute at once.
   virtual int threads() const { return 1; }
   // kBf16 where this processor multiplies it natively, else kF32.
   virtual numbers::DType preferred_dtype() const { return numbers::DType::kF32; }
   // Names of what it does to be fast, for PrepareOptions::without.
   virtual std::span<const char* const> optimisations() const { return {}; }
-  // Of the memory that its models lie in; 0: the system does not tell.
+  // Free bytes of the memory that its models lie in; 0: the system does not tell.
   virtual uint64_t AvailableBytes() const = 0;
   // kUnavailable once the device is lost: nothing runs there any more. Any thread.
   virtual Status Health() const { return Status::Ok(); }

@@ -206,10 +206,10 @@ static void AddDeviceCounters(metrics::Metrics* metrics, const devices::Device& 
       "Time of a device in batches: their copies and kernels.", Metrics::Kind::kCounter, label,
       &Counters::busy_s);
   const char* const copied =
-      "Bytes copied to a device (in: weights and batches) and from it (out).";
-  add("penstock_device_copied_bytes_total", copied, Metrics::Kind::kCounter, way("in"),
+      "Bytes copied to a device (weights and batches) and from it (results).";
+  add("penstock_device_copied_bytes_total", copied, Metrics::Kind::kCounter, way("host_to_device"),
       &Counters::bytes_in);
-  add("penstock_device_copied_bytes_total", copied, Metrics::Kind::kCounter, way("out"),
+  add("penstock_device_copied_bytes_total", copied, Metrics::Kind::kCounter, way("device_to_host"),
       &Counters::bytes_out);
   add("penstock_device_graph_captures_total",
       "Times that kernels were captured into a graph: once for each size of batches.",
@@ -329,7 +329,8 @@ Status Registry::Impl::StillLoading(const Slot& slot) const {
 
 Status Registry::Impl::TakeLease(Slot* slot) const {
   if (const Status health = HealthOf(slot->device); !health.ok()) {
-    slot->registry->CloseLost(slot->device);
+    const std::lock_guard lock(mutex);
+    slot->registry->CloseLost();
     return health;
   }
   if (slot->TryAdd()) {
@@ -483,6 +484,11 @@ bool Registry::Impl::NoteReady() const {
   return true;
 }
 
+Status Registry::Impl::WhyFailed(const Slot& slot, Status status) const {
+  Status health = HealthOf(slot.device);
+  return health.ok() ? status : health;
+}
+
 std::vector<Registry::DeviceMemory> Registry::MemoryOfDevices() const {
   const std::lock_guard lock(impl_->mutex);
   std::vector<DeviceMemory> all;
@@ -493,12 +499,15 @@ std::vector<Registry::DeviceMemory> Registry::MemoryOfDevices() const {
   return all;
 }
 
-Status Registry::HealthOfDevices() const {
+Status Registry::HealthOfDevices() {
   const auto& all = impl_->names().slots;
   for (const devices::Device& device : impl_->devices.list()) {
     const auto lies_here = [&](const Impl::Slot* slot) { return &slot->device == &device; };
     const Status health = impl_->HealthOf(device);
-    if (!health.ok() && std::any_of(all.begin(), all.end(), lies_here)) return health;
+    if (health.ok() || std::none_of(all.begin(), all.end(), lies_here)) continue;
+    const std::lock_guard lock(impl_->mutex);
+    impl_->CloseLost();
+    return health;
   }
   return Status::Ok();
 }

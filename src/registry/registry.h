@@ -294,8 +294,8 @@ class Registry {
   };
   // The host first.
   std::vector<DeviceMemory> MemoryOfDevices() const;
-  // kUnavailable: a device that models lie on is lost.
-  Status HealthOfDevices() const;
+  // kUnavailable: a device that models lie on is lost. They are unloaded then.
+  Status HealthOfDevices();
   // Of all models, see Model.
   uint64_t HeldBytes() const;
   uint64_t ReleaseMemory();

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <stdexcept>
 
 #include "common/eventually_test_util.h"
 #include "cpu/cpu_backend.h"
@@ -30,6 +31,10 @@ class LosableBackend final : public program::Backend {
   }
   Expected<std::unique_ptr<program::PackedLinear>> Pack(
       std::span<const program::LinearRows> parts, const program::PackOptions& options) override {
+    if (dies_) {
+      Lose();
+      throw std::runtime_error("a call failed");
+    }
     auto packed = cpu_->Pack(parts, options);
     if (packed.ok()) CountPacked((*packed)->bytes());
     return packed;
@@ -40,13 +45,14 @@ class LosableBackend final : public program::Backend {
     return cpu_->Prepare(programs, options);
   }
   void Lose() { lost_ = true; }
+  void LoseAtPack() { dies_ = true; }
   program::DeviceCounters* count() { return counters_.get(); }
 
  private:
   const std::unique_ptr<program::Backend> cpu_ = *cpu::NewCpuBackend({.threads = 1, .pin = false});
   const std::shared_ptr<program::DeviceCounters> counters_ =
       std::make_shared<program::DeviceCounters>();
-  std::atomic<bool> lost_{false};
+  std::atomic<bool> lost_{false}, dies_{false};
 };
 
 constexpr char kReference[] = PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize";
@@ -200,12 +206,21 @@ TEST_F(RegistryDevicesTest, ALostDeviceClosesItsModelsAndNoOthers) {
   ASSERT_TRUE(Eventually(
       [&] { return state(1) == ModelState::kFailed && state(2) == ModelState::kFailed; }));
   for (const char* name : {"a", "b"}) {
-    const Status failed = registry_->Load(name).get();
-    EXPECT_EQ(failed.message(),
-              std::string("cannot load model '") + name + "': " + health.message());
+    EXPECT_EQ(registry_->Load(name).get().message(), health.message());
   }
   EXPECT_FALSE(Embedding("first").empty());
   EXPECT_EQ(registry_->MemoryOfDevices()[1].used_bytes, 0u);
+}
+
+// The model is not to blame: its version is not refused.
+TEST_F(RegistryDevicesTest, ADeviceThatIsLostDuringALoadIsTheReason) {
+  Make(0, 0);
+  Add("a", "other");
+  registry_->StartLoading();
+  other_->LoseAtPack();
+  const Status failed = registry_->Load("a").get();
+  EXPECT_EQ(failed.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(failed.message(), "cannot load model 'a': device 'other': it is lost");
 }
 
 TEST_F(RegistryDevicesTest, ALostDeviceWithoutModelsIsNoMatter) {
@@ -222,7 +237,7 @@ TEST_F(RegistryDevicesTest, WhatADeviceHasDoneIsInTheMetrics) {
   const std::string text = metrics_.Render();
   EXPECT_THAT(text, HasSubstr("penstock_device_busy_seconds_total{device=\"other\"} 1.5\n"));
   EXPECT_THAT(text, HasSubstr("penstock_device_copied_bytes_total{device=\"other\","
-                              "direction=\"out\"} 4096\n"));
+                              "direction=\"device_to_host\"} 4096\n"));
   EXPECT_THAT(text, testing::Not(HasSubstr("penstock_device_graphs{device=\"cpu\"")));
 }
 

@@ -196,6 +196,8 @@ struct Registry::Impl {
   void RegisterDeviceMetrics();
   // kUnavailable: the device is lost, which its gauge tells from then on.
   Status HealthOf(const devices::Device& device) const;
+  // Why a load failed: what the model's device says, where that is lost, else `status`.
+  Status WhyFailed(const Slot& slot, Status status) const;
   void RegisterMetrics(Slot* slot);
   // Sets what a model takes of the budget.
   void Charge(Slot* slot, const engine::ModelBytes& bytes);
@@ -303,8 +305,8 @@ struct Registry::Impl {
   Clock::time_point Now() const { return options.now ? options.now() : Clock::now(); }
   void SettleLoad(Slot* slot, const Status& status) noexcept;
   void Close(Slot* slot);
-  // Unloads the models of a device that is lost.
-  void CloseLost(const devices::Device& device);
+  // Unloads the models of devices that are lost; with the lock held.
+  void CloseLost();
   void HandToReaper(Slot* slot);
   void ReapLoop();
   void Reap(Slot* slot, std::unique_lock<std::mutex>* lock);

@@ -178,7 +178,7 @@ void Registry::Impl::StepLoop(Step step) {
         if (!slot->open()) slot->state = ModelState::kParked;
         slot->error = ExceptionStatus();
       } else if (slot->IsPending()) {
-        SetFailed(slot, StatusOfException());
+        SetFailed(slot, WhyFailed(*slot, StatusOfException()));
       }
     }
     if (StepBack(slot)) {
@@ -278,7 +278,7 @@ void Registry::Impl::LoadSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
   auto loaded = loader(spec);
   const std::chrono::duration<double> took = Now() - start;
   lock->lock();
-  if (!loaded.ok()) return SetFailed(slot, loaded.status());
+  if (!loaded.ok()) return SetFailed(slot, WhyFailed(*slot, loaded.status()));
   slot->load_s = took.count();
   SetReady(slot, *std::move(loaded));
   LogInfo("loaded {} in {:.2f} s: {}", TitleOf(slot->spec), took.count(),
@@ -323,6 +323,7 @@ std::shared_future<Status> Registry::Load(const std::string& name) {
 }
 
 Status Registry::Impl::StartLoad(Slot* slot) {
+  PENSTOCK_RETURN_IF_ERROR(HealthOf(slot->device));
   if (stopping) return {StatusCode::kUnavailable, "the models are being stopped"};
   if (slot->state == ModelState::kFailed) {
     const auto left = slot->failed_until - Now();
@@ -400,13 +401,12 @@ void Registry::Impl::Close(Slot* slot) {
   changed.notify_all();
 }
 
-void Registry::Impl::CloseLost(const devices::Device& device) {
-  const std::lock_guard lock(mutex);
+void Registry::Impl::CloseLost() {
   for (Slot& slot : slots) {
     const bool there = slot.state == ModelState::kReady || slot.state == ModelState::kParked;
-    if (!there || &slot.device != &device || slot.close_wanted || !StartReaper()) continue;
-    slot.unloading.emplace();
+    if (!there || slot.close_wanted || HealthOf(slot.device).ok() || !StartReaper()) continue;
     slot.why_closed = "its device is lost";
+    slot.unloading.emplace();
     slot.close_wanted = slot.delivering > 0;
     if (!slot.close_wanted) Close(&slot);
   }

@@ -65,7 +65,10 @@ bool Registry::MustAwait(const std::string& name, const ModelUse& use,
   if (!impl_->options.on_demand) return false;
   Impl::Slot* const slot = impl_->Target(name, use);
   if (slot == nullptr) return false;
-  if (!impl_->HealthOf(slot->device).ok()) impl_->CloseLost(slot->device);
+  if (!impl_->HealthOf(slot->device).ok()) {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->CloseLost();
+  }
   if (hold == nullptr) return !slot->open();
   if (!slot->TryAdd()) return true;
   *hold = Lease<engine::Model>(slot, slot->model.get());
@@ -233,6 +236,7 @@ Clock::time_point Registry::Impl::NextSweep(Clock::time_point swept) const {
 }
 
 void Registry::Impl::Sweep(Clock::time_point now) {
+  RunGuarded("model keeper", [this] { CloseLost(); });
   for (Slot& slot : slots) {
     const bool there = slot.state == ModelState::kReady || slot.state == ModelState::kParked;
     if (!there || slot.pinned) continue;

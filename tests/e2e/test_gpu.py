@@ -84,7 +84,10 @@ def test_a_server_has_models_on_both(gpu):
         cuda = stats["devices"][1]
         assert cuda["busy_s"] > 0 and cuda["copied_in_bytes"] > cuda["copied_out_bytes"] > 0
         assert cuda["graph_captures"] >= cuda["graphs"] > 0
-        assert metrics['penstock_device_copied_bytes_total{device="cuda",direction="in"}'] == cuda["copied_in_bytes"]
+        assert (
+            metrics['penstock_device_copied_bytes_total{device="cuda",direction="host_to_device"}']
+            == cuda["copied_in_bytes"]
+        )
     finally:
         server.stop()
 
@@ -150,7 +153,7 @@ def test_gpu_check_takes_all_its_steps_on_the_emulated_gpu(gpu, tmp_path):
     figures = [row["figure"] for row in record["rows"]]
     assert "ok: 22 kernels have the bits of the emulator" in figures
     assert rows["goldens", "a text alone and among others"] == "the same bits"
-    assert rows["load", "memory held after the model was idle"] == "0 bytes"
+    assert rows["load", "memory after the model was unloaded, twice"] == "0, 0 MiB"
     assert any(what.startswith("reindex.") for _, what in rows)
     assert "dry run" in (tmp_path / "table.md").read_text().split("\n")[0]
 
