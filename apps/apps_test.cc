@@ -214,6 +214,7 @@ TEST_F(AppsTest, TypesAreOfOneModelOrOfAll) {
   EXPECT_THAT(refused({"a=f32", "a=bf16"}), HasSubstr("twice for 'a'"));
   EXPECT_THAT(refused({"=f32"}), HasSubstr("no name"));
   EXPECT_THAT(refused({"a=int4"}), HasSubstr("known: auto, f32, bf16, f16, int8"));
+  EXPECT_THAT(refused({"a=float16"}), HasSubstr("f16 is for a GPU"));
   flags.models = {"a=owner/a"};
   flags.served_names = {"x", "y"};
   flags.int8_keep.clear();

@@ -147,11 +147,13 @@ std::string PrintText(const api::ModelInfo& info, const engine::EncoderEngine& e
   }
   row("backend", info.backend);
   const auto mb = [](uint64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-  row("memory",
-      fmt::format("{:.1f} MB of weights and up to {:.1f} MB of activations; {:.0f} MB are "
-                  "free on {}",
-                  mb(memory.needs.weights), mb(memory.needs.activations), mb(memory.free_bytes),
-                  memory.device));
+  std::string takes = fmt::format("{:.1f} MB of weights and up to {:.1f} MB of activations",
+                                  mb(memory.needs.weights), mb(memory.needs.activations));
+  if (memory.needs.cache > 0) takes += fmt::format(", {:.1f} MB of cache", mb(memory.needs.cache));
+  if (memory.free_bytes > 0) {
+    takes += fmt::format("; {:.0f} MB are free on {}", mb(memory.free_bytes), memory.device);
+  }
+  row("memory", takes);
   return out;
 }
 
@@ -266,6 +268,7 @@ int RunInspect(const std::vector<std::string>& args) {
       writer->Key("device_memory").BeginObject();
       writer->Field("weight_bytes", memory.needs.weights);
       writer->Field("activation_bytes", memory.needs.activations);
+      writer->Field("cache_bytes", memory.needs.cache);
       writer->Field("free_bytes", memory.free_bytes).EndObject();
       if (!model) return;
       writer->Key("program");

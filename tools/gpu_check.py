@@ -216,8 +216,12 @@ class Check:
             time.sleep(0.2)
         if self.options.dry_run:
             return 0
-        used = self.run("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
-        return int(used.splitlines()[0])
+        form = "--format=csv,noheader,nounits"
+        used = self.run("nvidia-smi", "--query-compute-apps=pid,used_memory", form)
+        ours = [line.split(",")[1] for line in used.splitlines() if line.split(",")[0] == str(server.process.pid)]
+        if not ours:  # in a container its number is another one
+            ours = self.run("nvidia-smi", "--query-gpu=memory.used", form).splitlines()
+        return sum(map(int, ours))
 
     @staticmethod
     def least_cosine(ours, theirs):
@@ -328,7 +332,8 @@ class Server:
             self.process.kill()
             raise Failure("the server does not end within a minute") from None
         if status != 0:
-            raise Failure(f"the server ended with status {status}")
+            self.log.seek(0)
+            raise Failure(f"the server ended with status {status}:\n{self.log.read()[-3000:]}")
 
 
 def write_bert(folder, width, layers, inner):

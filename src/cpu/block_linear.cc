@@ -113,7 +113,13 @@ Status Check(std::span<const program::LinearRows> parts, const program::PackOpti
                                    " values: not a multiple of " +
                                    std::to_string(numbers::BlockOf(stored).elements));
   }
-  if (options.dtype != numbers::DType::kI8) return Status();
+  if (options.dtype == numbers::DType::kF32 || options.dtype == numbers::DType::kBf16) {
+    return Status();
+  }
+  if (options.dtype != numbers::DType::kI8) {
+    return Status::Unsupported(std::string("the CPU does not multiply in ") +
+                               numbers::DTypeName(options.dtype));
+  }
   if (!numbers::IsBlockType(stored))
     return Status::Unsupported("int8 products of " + name + " weights");
   if (!options.column_factors.empty()) {

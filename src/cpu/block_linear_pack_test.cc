@@ -398,6 +398,10 @@ TEST_F(Refusals, OfWeights) {
     const Status status = Pack({Rows(type, 4, 64)}, {numbers::DType::kF32, {}});
     EXPECT_EQ(status.code(), StatusCode::kUnsupported) << numbers::DTypeName(type);
   }
+  for (const auto& rows : {Rows(numbers::DType::kF16, 4, 64), q8}) {
+    EXPECT_EQ(Pack({rows}, {numbers::DType::kF16, {}}).message(),
+              "the CPU does not multiply in F16");
+  }
   const std::vector<float> factors(64, 2.0f);
   EXPECT_EQ(Pack({q8}, {numbers::DType::kI8, factors}).code(), StatusCode::kUnsupported);
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <iterator>
 
@@ -21,7 +22,6 @@ struct DeviceRow {
   bool several;
   bool automatic;  // taken where none is named
   Expected<std::unique_ptr<program::Backend>> (*make)(const DeviceOptions& options, int number);
-  Status (*is_here)(int number);  // on this machine; else why not
   Expected<std::vector<program::KernelDifference>> (*check_kernels)(int number);
 };
 
@@ -50,11 +50,9 @@ constexpr DeviceRow kDevices[] = {
      [](const DeviceOptions& options, int) {
        return cpu::NewCpuBackend({options.threads, options.pin, options.isa});
      },
-     [](int) { return Status::Ok(); },
      [](int) { return Expected<std::vector<program::KernelDifference>>(cpu::CheckKernels()); }},
     // Named only: nothing of it has been measured on a GPU.
-    {"cuda", true, false, NewGpu,
-     [](int number) { return cuda::OpenDriverDevice({.number = number}).status(); }, CheckGpu},
+    {"cuda", true, false, NewGpu, CheckGpu},
 };
 
 struct NumberedDevice {
@@ -62,6 +60,12 @@ struct NumberedDevice {
   int number;
   std::string Name() const {
     return number == 0 ? row->name : fmt::format("{}:{}", row->name, number);
+  }
+  // Errors name it, but for the host.
+  Expected<std::unique_ptr<program::Backend>> Make(const DeviceOptions& options) const {
+    auto made = row->make(options, number);
+    if (!made.ok() && row != kDevices) return made.status().Annotate("device '" + Name() + "'");
+    return made;
   }
 };
 
@@ -74,6 +78,7 @@ Expected<NumberedDevice> FindDevice(const std::string& name) {
     if (!row->several || !name.starts_with(prefix)) continue;
     int number = -1;
     const char* const end = name.data() + name.size();
+    if (name.size() == prefix.size() || name[prefix.size()] == '-') continue;
     const auto read = std::from_chars(name.data() + prefix.size(), end, number);
     if (read.ec == std::errc() && read.ptr == end && number >= 0 && number <= kNumberMax) {
       return NumberedDevice{&*row, number};
@@ -106,25 +111,23 @@ bool IsHost(const std::string& name) {
   return device.ok() && device->row == kDevices;
 }
 
-Status CheckDevice(const std::string& name) {
-  PENSTOCK_ASSIGN_OR_RETURN(const NumberedDevice device, FindDevice(name));
-  return device.row->is_here(device.number).Annotate("device '" + name + "'");
-}
-
 Expected<std::unique_ptr<program::Backend>> NewBackend(const DeviceOptions& options) {
   PENSTOCK_ASSIGN_OR_RETURN(const NumberedDevice device, FindDevice(options.device));
-  return device.row->make(options, device.number);
+  return device.Make(options);
 }
 
-Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options) {
+Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options,
+                                             std::span<const std::string> names) {
+  std::vector<NumberedDevice> wanted = {{kDevices, 0}};  // the host
+  for (const std::string& name : names) {
+    PENSTOCK_ASSIGN_OR_RETURN(const NumberedDevice device, FindDevice(name));
+    const auto is_it = [&](const NumberedDevice& one) { return one.Name() == device.Name(); };
+    if (std::none_of(wanted.begin(), wanted.end(), is_it)) wanted.push_back(device);
+  }
   std::vector<MadeDevice> made;
-  for (const DeviceRow& row : kDevices) {
-    for (int number = 0; number <= (row.several ? kNumberMax : 0); ++number) {
-      auto backend = row.make(options, number);
-      if (!backend.ok() && (number > 0 || !row.automatic)) break;  // it is not on this machine
-      PENSTOCK_RETURN_IF_ERROR(backend.status());
-      made.push_back({NumberedDevice{&row, number}.Name(), *std::move(backend)});
-    }
+  for (const NumberedDevice& device : wanted) {
+    PENSTOCK_ASSIGN_OR_RETURN(auto backend, device.Make(options));
+    made.push_back({device.Name(), std::move(backend)});
   }
   return made;
 }

@@ -1,9 +1,9 @@
-// The one place that makes backends: a row for each device that models can lie and compute on. A
-// device that is not on this machine is left out where all are made, and refused by name where it
-// is asked for.
+// The one place that makes backends: a row for each kind of device that models can lie and compute
+// on. A device that is asked for and is not on this machine is refused by name.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,9 +29,6 @@ bool IsHost(const std::string& name);
 // "cpu, ...": of all devices that this program knows.
 std::string DeviceNames();
 
-// Why a device is not on this machine. Errors: those of ParseDevice, and of the device.
-Status CheckDevice(const std::string& name);
-
 // Errors: those of ParseDevice, and of the device.
 Expected<std::unique_ptr<program::Backend>> NewBackend(const DeviceOptions& options);
 
@@ -40,8 +37,10 @@ struct MadeDevice {
   std::string name;
   std::unique_ptr<program::Backend> backend;
 };
-// All that this machine has, the host first. Errors: those of the devices.
-Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options);
+// The host first, then those of `names`, each once. No other device is looked at: a driver takes
+// time and memory. Errors: those of ParseDevice, and of the devices.
+Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options,
+                                             std::span<const std::string> names);
 // As a registry takes them: the host's models may have `host_bytes`, those of each other device
 // what is available there; 0: none is bounded.
 Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes);

@@ -23,8 +23,8 @@ TEST(ParseDevice, NumbersDevicesOfWhichThereMayBeSeveral) {
   EXPECT_EQ(*ParseDevice("cuda"), "cuda");
   EXPECT_EQ(*ParseDevice("cuda:0"), "cuda");
   EXPECT_EQ(*ParseDevice("cuda:12"), "cuda:12");
-  for (const char* name :
-       {"cpu:0", "cuda:", "cuda:-1", "cuda:1x", "cuda:99999999999", "cuda: 1", ""}) {
+  for (const char* name : {"cpu:0", "cuda:", "cuda:-1", "cuda:-0", "cuda:64", "cuda:1x",
+                           "cuda:99999999999", "cuda: 1", ""}) {
     EXPECT_EQ(ParseDevice(name).status().field(), "device") << name;
   }
 }
@@ -48,11 +48,12 @@ TEST(CheckKernels, AreThoseOfTheDeviceThatIsNamed) {
   EXPECT_EQ(CheckKernels("tpu:7").status().field(), "device");
 }
 
-TEST(NewDevices, AreThoseOfThisMachineTheHostFirst) {
-  const auto made = NewDevices({.threads = 1, .pin = false});
+TEST(NewDevices, AreTheHostAndThoseThatAreNamed) {
+  const std::vector<std::string> names = {"auto", "cpu", "cpu"};
+  const auto made = NewDevices({.threads = 1, .pin = false}, names);
   ASSERT_TRUE(made.ok()) << made.status().ToString();
   const Devices devices = DevicesOf(*made, 7);
-  EXPECT_EQ(devices.size(), made->size());
+  EXPECT_EQ(devices.size(), 1u);
   EXPECT_EQ(devices.host().name, "cpu");
   EXPECT_EQ(devices.host().backend, made->front().backend.get());
   EXPECT_EQ(devices.host().memory_bytes, 7u);

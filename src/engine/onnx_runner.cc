@@ -75,7 +75,9 @@ uint64_t OnnxBytesFor(size_t tokens, int32_t hidden) {
 Expected<std::unique_ptr<OnnxEncoder>> OnnxEncoder::Load(const families::ModelFolder& folder,
                                                          program::Backend* backend) {
   if (!backend->is_host()) {
-    return Status::Unsupported("ONNX models run on the CPU (--device NAME=cpu)", "device");
+    return Status::Unsupported(
+        "ONNX models run on the CPU: name the models that go to the GPU (--device NAME=cuda)",
+        "device");
   }
   PENSTOCK_ASSIGN_OR_RETURN(const openvino::Runtime* const runtime, openvino::Runtime::Shared());
   PENSTOCK_ASSIGN_OR_RETURN(const auto file, openvino::TensorModel::Load(runtime, folder.onnx));

@@ -64,7 +64,9 @@ Expected<std::unique_ptr<TensorEngine>> TensorEngine::Load(const std::string& pa
                                                            program::Backend* backend,
                                                            metrics::Metrics* metrics) {
   if (backend != nullptr && !backend->is_host()) {
-    return Status::Unsupported("tensor models run on the CPU (--device NAME=cpu)", "device");
+    return Status::Unsupported(
+        "tensor models run on the CPU: name the models that go to the GPU (--device NAME=cuda)",
+        "device");
   }
   TensorEngineOptions made = options;
   if (backend != nullptr) made.scheduler.gate = &backend->gate();

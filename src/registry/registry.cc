@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/exception_status.h"
 #include "registry/registry_impl.h"
 
 namespace penstock::registry {
@@ -484,9 +485,12 @@ bool Registry::Impl::NoteReady() const {
   return true;
 }
 
-Status Registry::Impl::WhyFailed(const Slot& slot, Status status) const {
-  Status health = HealthOf(slot.device);
-  return health.ok() ? status : health;
+Status Registry::Impl::WhyFailed(const Slot& slot, Status status) const noexcept {
+  RunGuarded("registry", [&] {
+    Status health = HealthOf(slot.device);
+    if (!health.ok()) status = std::move(health);
+  });
+  return status;
 }
 
 std::vector<Registry::DeviceMemory> Registry::MemoryOfDevices() const {

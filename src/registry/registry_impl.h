@@ -197,7 +197,7 @@ struct Registry::Impl {
   // kUnavailable: the device is lost, which its gauge tells from then on.
   Status HealthOf(const devices::Device& device) const;
   // Why a load failed: what the model's device says, where that is lost, else `status`.
-  Status WhyFailed(const Slot& slot, Status status) const;
+  Status WhyFailed(const Slot& slot, Status status) const noexcept;
   void RegisterMetrics(Slot* slot);
   // Sets what a model takes of the budget.
   void Charge(Slot* slot, const engine::ModelBytes& bytes);

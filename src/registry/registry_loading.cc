@@ -230,6 +230,7 @@ ModelSpec Registry::Impl::SpecToLoad(Slot* slot, const engine::ModelBytes& grant
 void Registry::Impl::SizeSlot(Slot* slot, std::unique_lock<std::mutex>* lock) {
   slot->download_percent = -1;
   slot->weights_wanted = 0;
+  if (const Status health = HealthOf(slot->device); !health.ok()) return SetFailed(slot, health);
   ModelSpec spec = SpecToLoad(slot, {});
   spec.fetched = !fetcher.fetch || slot->fetched;
   const bool describes = describer && slot->facts == nullptr;
@@ -315,6 +316,10 @@ std::shared_future<Status> Registry::Load(const std::string& name) {
   if (slot == nullptr) {
     lock.unlock();
     return Impl::Known(impl_->Unknown(name));
+  }
+  if (const Status health = impl_->HealthOf(slot->device); !health.ok()) {
+    impl_->CloseLost();
+    return Impl::Known(health);
   }
   if (slot->state == ModelState::kReady) return Impl::Known(Status::Ok());
   if (const Status started = impl_->StartLoad(slot); !started.ok()) return Impl::Known(started);
@@ -455,7 +460,7 @@ void Registry::Impl::Reap(Slot* slot, std::unique_lock<std::mutex>* lock) {
             why.empty() ? "the end" : why.c_str(), static_cast<double>(bytes) / 1e6);
   });
   lock->lock();
-  const Status health = HealthOf(slot->device);
+  const Status health = WhyFailed(*slot, Status::Ok());
   if (health.ok()) {
     Charge(slot, {});
     slot->state = ModelState::kAbsent;

@@ -13,6 +13,7 @@
 #include "families/model_kind.h"
 #include "hub/hub.h"
 #include "hub/reference.h"
+#include "runtime/per_model.h"
 
 namespace penstock::runtime {
 
@@ -159,8 +160,6 @@ Status Assemble(const ModelOptions& flags, registry::Registry::Loader loader, Lo
                          : devices::DevicesOf(local->devices, memory_bytes),
       &local->metrics, std::move(loader), options);
   for (registry::ModelSpec& spec : specs) {
-    if (!spec.device.empty() && backend != nullptr)
-      PENSTOCK_RETURN_IF_ERROR(devices::CheckDevice(spec.device));
     PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));
   }
   if (!flags.repositories.empty()) {
@@ -190,9 +189,11 @@ Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelOptions& gi
     LogWarn("--threads {}: this process may use {}; more threads than that only wait",
             flags.threads, processors.Text());
   }
+  PENSTOCK_ASSIGN_OR_RETURN(const PerModel devices, PerModel::Parse("device", flags.devices));
   PENSTOCK_ASSIGN_OR_RETURN(
       local->devices,
-      devices::NewDevices({.threads = flags.threads, .pin = flags.pin, .isa = flags.isa}));
+      devices::NewDevices({.threads = flags.threads, .pin = flags.pin, .isa = flags.isa},
+                          devices.Values()));
   PENSTOCK_RETURN_IF_ERROR(Assemble(flags, nullptr, local.get()));
   return local;
 }

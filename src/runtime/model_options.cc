@@ -195,6 +195,16 @@ Expected<std::vector<std::string>> ApplyPerModel(const ModelOptions& flags,
       }
     }
   }
+  for (const registry::ModelSpec& spec : *specs) {
+    const bool on_host = spec.device.empty() || devices::IsHost(spec.device);
+    if (on_host && spec.options.encoder.dtype == numbers::DType::kF16) {
+      return Status::InvalidArgument(
+          fmt::format("--dtype: the CPU, where model '{}' lies, computes in f32, bf16 or int8; f16 "
+                      "is for a GPU (--device cuda)",
+                      spec.name),
+          "dtype");
+    }
+  }
   return keys;
 }
 
