@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "devices/backends.h"
 #include "hub/hub.h"
+#include "model_flags.h"
 #include "sched/encoder_scheduler.h"
 
 namespace penstock::cli {
@@ -21,16 +22,7 @@ void AddFlags(FlagSet* app, ReindexFlags* flags) {
   const FlagGroup group(app, "Kernels, embed and server");
   group.Add("-m,--model", flags->model, "REF", "Folder, or owner/name on the Hugging Face hub.")
       ->Required();
-  group
-      .Add("--device", options.device, "DEVICE",
-           FlagRule(
-               [](const std::string& given) {
-                 const auto device = devices::ParseDevice(given);
-                 return device.ok() ? "" : device.status().message();
-               },
-               ""),
-           "Where the model lies and computes.")
-      ->DefaultText(devices::Devices::kAuto);
+  AddDeviceFlag(group, &options.device);
   group.Add("-t,--threads", options.threads, "N", InRange(0, 256),
             "Threads that compute, of each; 0 = one a processor.");
   group.Add("--max-batch-tokens", options.batch_tokens, "TOKENS", InRange(1, 1 << 20),

@@ -82,16 +82,7 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
   model.Add(kContextFlag, flags->options.context, "TOKENS", InRange(0, 1 << 27), kContextHelp);
   AddCacheTypeFlag(model, &flags->options);
   const FlagGroup speed(&app, "Speed");
-  speed
-      .Add("--device", flags->device, "DEVICE",
-           FlagRule(
-               [](std::string& given) {
-                 const auto device = devices::ParseDevice(given);
-                 return device.ok() ? "" : device.status().message();
-               },
-               ""),
-           kDeviceHelp)
-      ->DefaultText(devices::Devices::kAuto);
+  AddDeviceFlag(speed, &flags->device);
   speed.Add(
       "-t,--threads", flags->threads, "N", InRange(0, 256),
       "Threads that compute; 0 = one for each processor this process may use, quotas counted.");

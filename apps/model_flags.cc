@@ -199,6 +199,15 @@ void AddModelFlags(CommandLine* line, runtime::ModelOptions* flags, bool several
   AddLogFlags(app, flags);
 }
 
+void AddDeviceFlag(const FlagGroup& group, std::string* device) {
+  const auto check = [](const std::string& given) {
+    const auto parsed = devices::ParseDevice(given);
+    return parsed.ok() ? "" : parsed.status().message();
+  };
+  group.Add("--device", *device, "DEVICE", FlagRule(check, ""), kDeviceHelp)
+      ->DefaultText(devices::Devices::kAuto);
+}
+
 void AddAutoPull(FlagSet* app, bool* allowed) {
   FlagGroup(app, "Model")
       .Switch(

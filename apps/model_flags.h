@@ -31,6 +31,8 @@ inline constexpr char kDeviceHelp[] =
     "Where the model lies and computes: cpu, cuda or cuda:N (an NVIDIA GPU; encoders only); auto = "
     "cpu.";
 
+// Adds --device, of one model.
+void AddDeviceFlag(const FlagGroup& group, std::string* device);
 // Adds --auto-pull.
 void AddAutoPull(FlagSet* app, bool* allowed);
 // Downloads what is not in the cache of these models, or of their tokenizers alone, with the

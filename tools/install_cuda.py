@@ -65,7 +65,7 @@ def place(path):
 def install(folder, wheels):
     machine = platform.machine()
     if machine not in PACKAGES:
-        raise RuntimeError(f"there is no nvcc for {machine}")
+        raise RuntimeError(f"NVIDIA publishes no nvcc package for {machine}")
     packages = PACKAGES[machine]
 
     def download(scratch):

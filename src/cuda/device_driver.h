@@ -19,9 +19,9 @@ struct DriverOptions {
   std::span<const KernelImage> images = BuiltKernelImages();
 };
 
-// Its memory is first taken with the first allocation. kUnavailable: there is no driver, or no such
-// GPU. kUnsupported: the program has no kernels, or none for this GPU; the driver lacks
-// a function.
+// Opens a GPU. The first allocation creates its context, which takes memory. Errors: kUnavailable
+// where the driver or the GPU is missing; kUnsupported where the program has no kernels for this GPU
+// or the driver lacks a function.
 Expected<std::unique_ptr<Device>> OpenDriverDevice(const DriverOptions& options = {});
 
 }  // namespace penstock::cuda

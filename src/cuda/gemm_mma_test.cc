@@ -128,6 +128,20 @@ class GemmMmaTest : public testing::Test {
             Run<GemmNarrow<kHalf>>(p, first, count)};
   }
 
+  // The whole product, whatever order threads and copies take.
+  template <typename Kernel>
+  void ExpectInAnyOrder(const Product& p, const std::vector<float>& want) {
+    for (const WakeOrder order :
+         {WakeOrder::kFirst, WakeOrder::kLast, WakeOrder::kRandom, WakeOrder::kWarps}) {
+      for (uint64_t seed = 1; seed <= 4; ++seed) {
+        options_.order = order;
+        options_.seed = seed;
+        options_.late_copies = seed % 2 == 0;
+        EXPECT_EQ(Run<Kernel>(p, 0, p.rows), want);
+      }
+    }
+  }
+
   LaunchOptions options_;
   Counters counters_;
   bool with_bias_ = true;
@@ -166,16 +180,7 @@ TEST_F(GemmMmaTest, ARowsBitsAreItsOwn) {
 
 TEST_F(GemmMmaTest, NoOrderChangesIt) {
   const Product p(40, 320, 64, false, 3);
-  const std::vector<float> want = Run<GemmMmaMiddle<false>>(p, 0, p.rows);
-  for (const WakeOrder order :
-       {WakeOrder::kFirst, WakeOrder::kLast, WakeOrder::kRandom, WakeOrder::kWarps}) {
-    for (uint64_t seed = 1; seed <= 4; ++seed) {
-      options_.order = order;
-      options_.seed = seed;
-      options_.late_copies = seed % 2 == 0;
-      EXPECT_EQ(Run<GemmMmaMiddle<false>>(p, 0, p.rows), want);
-    }
-  }
+  ExpectInAnyOrder<GemmMmaMiddle<false>>(p, Run<GemmMmaMiddle<false>>(p, 0, p.rows));
 }
 
 // Chunks of k in one turn of the narrow kernel's warps, in several, and a last one that is cut.
@@ -193,16 +198,7 @@ TEST_F(GemmMmaTest, NarrowAddsChunksInOrder) {
 
 TEST_F(GemmMmaTest, NoOrderChangesTheNarrowOne) {
   const Product p(40, 1344, 24, true, 3);
-  const std::vector<float> want = Run<GemmMmaMiddle<true>>(p, 0, p.rows);
-  for (const WakeOrder order :
-       {WakeOrder::kFirst, WakeOrder::kLast, WakeOrder::kRandom, WakeOrder::kWarps}) {
-    for (uint64_t seed = 1; seed <= 4; ++seed) {
-      options_.order = order;
-      options_.seed = seed;
-      options_.late_copies = seed % 2 == 0;
-      EXPECT_EQ(Run<GemmNarrow<true>>(p, 0, p.rows), want);
-    }
-  }
+  ExpectInAnyOrder<GemmNarrow<true>>(p, Run<GemmMmaMiddle<true>>(p, 0, p.rows));
 }
 
 TEST_F(GemmMmaTest, NoBanksConflictInTheNarrowOne) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <iterator>
 
 #include "cpu/cpu_backend.h"
@@ -25,7 +26,7 @@ struct DeviceRow {
   Expected<std::vector<program::KernelDifference>> (*check_kernels)(int number);
 };
 
-constexpr int kNumberMax = 63;
+constexpr uint32_t kNumberMax = 63;
 
 Expected<std::unique_ptr<program::Backend>> NewGpu(const DeviceOptions&, int number) {
   PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<cuda::Device> device,
@@ -76,12 +77,11 @@ Expected<NumberedDevice> FindDevice(const std::string& name) {
       return NumberedDevice{&*row, 0};
     const std::string prefix = std::string(row->name) + ":";
     if (!row->several || !name.starts_with(prefix)) continue;
-    int number = -1;
+    uint32_t number = 0;  // unsigned: a minus is refused
     const char* const end = name.data() + name.size();
-    if (name.size() == prefix.size() || name[prefix.size()] == '-') continue;
     const auto read = std::from_chars(name.data() + prefix.size(), end, number);
-    if (read.ec == std::errc() && read.ptr == end && number >= 0 && number <= kNumberMax) {
-      return NumberedDevice{&*row, number};
+    if (read.ec == std::errc() && read.ptr == end && number <= kNumberMax) {
+      return NumberedDevice{&*row, static_cast<int>(number)};
     }
   }
   return Status::InvalidArgument(fmt::format("there is no device '{:.100}'; known: {}, {}", name,
