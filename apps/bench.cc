@@ -16,15 +16,16 @@ const std::vector<Command>& Benchmarks() {
        RunBenchChat},
       {"reindex", "Embedding a file, locally and by --url, beside the kernels alone",
        RunBenchReindex},
+      {"kernels", "Each kernel of a GPU beside its floor", RunBenchKernels},
   };
   return kBenchmarks;
 }
 
 int RunBench(const std::vector<std::string>& args) {
   // Benchmarks of earlier versions.
-  static constexpr const char* kExperiments[] = {"kernels",   "saturation", "chat-http", "soak",
-                                                 "lifecycle", "batcher",    "policy",    "tensors",
-                                                 "stages",    "ui"};
+  static constexpr const char* kExperiments[] = {"saturation", "chat-http", "soak",
+                                                 "lifecycle",  "batcher",   "policy",
+                                                 "tensors",    "stages",    "ui"};
   if (!args.empty() && std::ranges::find(kExperiments, args[0]) != std::end(kExperiments)) {
     std::fprintf(stderr,
                  "penstock bench: '%s' has moved to penstock-lab, which `make lab` builds from "

@@ -37,6 +37,7 @@ int RunBench(const std::vector<std::string>& args);
 int RunBenchChat(const std::vector<std::string>& args);
 int RunBenchGenerate(const std::vector<std::string>& args);
 int RunBenchHttp(const std::vector<std::string>& args);
+int RunBenchKernels(const std::vector<std::string>& args);
 int RunBenchReindex(const std::vector<std::string>& args);
 
 }  // namespace penstock::cli

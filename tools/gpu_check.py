@@ -153,6 +153,19 @@ class Check:
         finally:
             server.stop()
 
+    def times(self):
+        """Each kernel beside its floor."""
+        small = ("--width=64", "--tokens=32", "--launches=1", "--rounds=1") if self.options.dry_run else ()
+        records = self.scratch / "times.json"
+        self.run(self.program, "bench", "kernels", "--device", "cuda", "--json", records, *small)
+        found = {}
+        for line in records.read_text().splitlines():
+            record = json.loads(line)
+            found.setdefault(record["row"], {})[record["name"]] = record["value"]
+        for row, values in found.items():
+            share = values["kernels.floor_share"]
+            self.say(row, f"{values['kernels.us']:.2f} us, {share:.1%} of what the GPU's rates allow")
+
     def speed(self):
         """Batches of one text to full ones over HTTP, and the device's own time in them."""
         model = self.model()
@@ -388,7 +401,7 @@ def write_bert(folder, width, layers, inner):
                 file.write((table[turn:] + table[:turn])[: min(len(table), size - first)])
 
 
-STEPS = ("device", "kernels", "goldens", "sanitizer", "load", "speed", "reindex", "server")
+STEPS = ("device", "kernels", "goldens", "sanitizer", "load", "times", "speed", "reindex", "server")
 
 
 def write_table(path, rows, dry_run):

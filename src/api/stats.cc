@@ -61,6 +61,7 @@ std::vector<Stats::Device> MemoryOf(const registry::Registry& registry) {
   for (registry::Registry::DeviceMemory& one : registry.MemoryOfDevices()) {
     devices.push_back({std::move(one.device), static_cast<int64_t>(one.budget_bytes),
                        static_cast<int64_t>(one.used_bytes)});
+    devices.back().lost = std::move(one.lost);
     if (const auto& counters = one.counters; counters != nullptr) {
       devices.back().work = {counters->busy_s.load(), counters->bytes_in.load(),
                              counters->bytes_out.load(), counters->captures.load(),

@@ -91,6 +91,7 @@ struct Stats {
       uint64_t graphs = 0;  // kept
     };
     std::optional<Work> work = {};
+    std::string lost = {};  // why it is lost, or empty
   };
   std::vector<Device> devices;
   int64_t tokenization_workers = 0;

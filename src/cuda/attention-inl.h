@@ -19,6 +19,11 @@ SIMT_FN float BiasOf(const RelativeBias& bias, int head, int query, int key) {
   return bias.table[static_cast<int64_t>(head) * (2 * bias.reach + 1) + apart + bias.reach];
 }
 
+// Scores are powers of two instead of e: a multiplication less.
+inline constexpr float kLog2OfE = 1.44269504F;
+// 2^a for a up to 0. What is smaller than 2^-126 vanishes beside the largest weight, which is 1.
+SIMT_FN float SoftmaxExp2(float a) { return simt::Exp2(a < -126.0F ? -126.0F : a); }
+
 template <int kDepth, bool kHalf, bool kBias>
 struct Attention {
   static constexpr int kThreads = 128;
@@ -34,14 +39,20 @@ struct Attention {
     return row * kRowBytes + 16 * (column ^ turn);
   }
 
+  // A thread's rows are kRowsApart apart, so all of its copies have one place in the swizzle.
   static SIMT_FN void Load(const AttentionArgs& a, char* to, const AttentionTile& tile, int first,
                            int offset) {
-    for (int i = simt::ThreadX(); i < kTile * kDepth / 8; i += kThreads) {
-      const int row = i / (kDepth / 8), column = i % (kDepth / 8);
-      const bool valid = first + row < tile.length;
-      const uint16_t* const from =
-          a.qkv + static_cast<int64_t>(tile.first + first + row) * a.stride + offset + 8 * column;
-      simt::CopyAsync16(to + Place(row, column), valid ? from : a.qkv, valid);
+    constexpr int kColumns = kDepth / 8, kRowsApart = kThreads / kColumns;
+    static_assert(kRowsApart % 8 == 0 && kTile % kRowsApart == 0);
+    const int row = simt::ThreadX() / kColumns, column = simt::ThreadX() % kColumns;
+    const uint16_t* const from =
+        a.qkv + static_cast<int64_t>(tile.first + first + row) * a.stride + offset + 8 * column;
+    char* const place = to + Place(row, column);
+    SIMT_UNROLL
+    for (int i = 0; i < kTile; i += kRowsApart) {
+      const bool valid = first + row + i < tile.length;
+      simt::CopyAsync16(place + i * kRowBytes,
+                        valid ? from + static_cast<int64_t>(i) * a.stride : a.qkv, valid);
     }
   }
 
@@ -136,18 +147,24 @@ struct Attention {
       }
       Scores scores;
       Score(q, stages + 2 * stage * kTileBytes, scores);
-      Soften(a, tile, head, first, warp, lane, scores, most, sums, out);
+      if (a.window > 0 || first + kTile > tile.length) {
+        Soften<true>(a, tile, head, first, warp, lane, scores, most, sums, out);
+      } else {
+        Soften<false>(a, tile, head, first, warp, lane, scores, most, sums, out);
+      }
       Weigh(scores, stages + (2 * stage + 1) * kTileBytes, out);
       simt::Sync();  // before the stage is written again
     }
     Store(a, head, warp, lane, sums, out);
   }
 
-  // Scores become weights; what was summed before follows the new maximum.
+  // Scores become weights; what was summed before follows the new maximum. kMasked: some keys may not
+  // be seen.
+  template <bool kMasked>
   static SIMT_FN void Soften(const AttentionArgs& a, const AttentionTile& tile, int head, int first,
                              int warp, int lane, Scores& scores, float (&most)[2], float (&sums)[2],
                              Outputs& out) {
-    const float none = simt::FloatOf(0xFF800000);
+    const float none = simt::FloatOf(0xFF800000), scale = a.scale * kLog2OfE;
     float next[2] = {most[0], most[1]};
     SIMT_UNROLL
     for (int n = 0; n < 8; ++n) {
@@ -155,12 +172,14 @@ struct Attention {
       for (int i = 0; i < 4; ++i) {
         const int query = tile.query + warp * 16 + lane / 4 + i / 2 * 8;
         const int key = first + n * 8 + 2 * (lane % 4) + i % 2;
-        const int apart = query > key ? query - key : key - query;
-        const bool seen = key < tile.length && (a.window == 0 || apart < a.window);
-        scores[n][i] = !seen   ? none
-                       : kBias ? scores[n][i] * a.scale + BiasOf(a.bias, head, query, key)
-                               : scores[n][i] * a.scale;
-        next[i / 2] = next[i / 2] > scores[n][i] ? next[i / 2] : scores[n][i];
+        scores[n][i] *= scale;
+        if constexpr (kBias) scores[n][i] += BiasOf(a.bias, head, query, key) * kLog2OfE;
+        if constexpr (kMasked) {
+          const int apart = query > key ? query - key : key - query;
+          const bool seen = key < tile.length && (a.window == 0 || apart < a.window);
+          if (!seen) scores[n][i] = none;
+        }
+        next[i / 2] = simt::Max(next[i / 2], scores[n][i]);
       }
     }
     float factor[2];
@@ -168,10 +187,9 @@ struct Attention {
     for (int half = 0; half < 2; ++half) {
       SIMT_UNROLL
       for (int mask = 2; mask > 0; mask /= 2) {
-        const float other = simt::ShuffleXor(next[half], mask);
-        next[half] = next[half] > other ? next[half] : other;
+        next[half] = simt::Max(next[half], simt::ShuffleXor(next[half], mask));
       }
-      factor[half] = next[half] == most[half] ? 1.0F : simt::Exp(most[half] - next[half]);
+      factor[half] = next[half] == most[half] ? 1.0F : SoftmaxExp2(most[half] - next[half]);
       most[half] = next[half];
     }
     float more[2] = {0, 0};
@@ -180,7 +198,8 @@ struct Attention {
       SIMT_UNROLL
       for (int i = 0; i < 4; ++i) {
         const float score = scores[n][i];
-        scores[n][i] = score == none ? 0.0F : simt::Exp(score - most[i / 2]);
+        const float weight = SoftmaxExp2(score - most[i / 2]);
+        scores[n][i] = kMasked && score == none ? 0.0F : weight;
         more[i / 2] += scores[n][i];
       }
     }

@@ -51,21 +51,22 @@ struct AttentionF32 {
         const float* const k = at(key, 1);
         float dot = 0;
         for (int i = 0; i < a.head_size; ++i) dot = simt::Fma(q[i], k[i], dot);
-        score = dot * a.scale;
-        if (a.bias.table != nullptr) score += BiasOf(a.bias, head, query, key);
+        score = dot * (a.scale * kLog2OfE);
+        if (a.bias.table != nullptr) score += BiasOf(a.bias, head, query, key) * kLog2OfE;
       }
       const float tile_most = simt::WarpMax(score);
       const float next = most > tile_most ? most : tile_most;
-      const float factor = next == most ? 1.0F : simt::Exp(most - next);
+      const float factor = next == most ? 1.0F : SoftmaxExp2(most - next);
       most = next;
-      const float weight = score == none ? 0.0F : simt::Exp(score - most);
+      const float weight = score == none ? 0.0F : SoftmaxExp2(score - most);
       weights[lane] = weight;
       sum = simt::Fma(sum, factor, simt::WarpSum(weight));
       simt::SyncWarp();
       const int count = end - first < 32 ? end - first : 32;
+      SIMT_UNROLL
       for (int column = 0; column < kColumns; ++column) {
         const int i = lane + 32 * column;
-        if (i >= a.head_size) break;
+        if (i >= a.head_size) continue;
         float value = out[column] * factor;
         for (int j = 0; j < count; ++j) {
           value = simt::Fma(weights[j], at(first + j, 2)[i], value);
@@ -74,9 +75,10 @@ struct AttentionF32 {
       }
       simt::SyncWarp();  // before the weights are written again
     }
+    SIMT_UNROLL
     for (int column = 0; column < kColumns; ++column) {
       const int i = lane + 32 * column;
-      if (i >= a.head_size) break;
+      if (i >= a.head_size) continue;
       const float value = simt::Divide(out[column], sum);
       const int64_t row = tile.out + number;
       if (a.y != nullptr) a.y[row * width + head * a.head_size + i] = value;

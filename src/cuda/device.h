@@ -25,13 +25,19 @@ struct DeviceInfo {
   int multiprocessors = 0;
   uint64_t memory_bytes = 0;
   std::string driver;  // its version
+  // Peak rates, by its clocks; 0: not known.
+  double operations_per_s = 0;  // of tensor cores, 16-bit operands and float sums
+  double bytes_per_s = 0;       // of its memory
+
+  // Whether a kernel runs there: those with tile maps are for the tensor cores of 9.0 alone.
+  bool Has(KernelId kernel) const { return major == 9 || !RowOf(kernel).has_tile_map; }
 };
 
 // A kernel, its grid and what it takes.
 struct KernelLaunch {
   KernelId kernel = KernelId::kCount;
   int grid_x = 1, grid_y = 1;
-  alignas(16) std::array<std::byte, kArgsBytesMax> args{};
+  alignas(alignof(TileMap)) std::array<std::byte, kArgsBytesMax> args{};
 
   template <typename Args>
   static KernelLaunch Of(KernelId kernel, int grid_x, int grid_y, const Args& args) {

@@ -2,16 +2,20 @@
 // (tests/cuda/fake_driver.cc).
 #include "cuda/device_driver.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "cuda/cuda_backend.h"
 #include "cuda/device_emulated.h"
+#include "cuda/kernel_times.h"
+#include "cuda/self_check.h"
 #include "families/model_folder.h"
 #include "models/golden_test_util.h"
 
@@ -51,6 +55,71 @@ class DriverDeviceTest : public testing::Test {
 
   std::string library_;
 };
+
+// Through the driver every kernel has the bits that the emulator has by itself: arguments, tile maps
+// and shapes are the same.
+TEST_F(DriverDeviceTest, RunsEveryKernelAsTheEmulatorDoes) {
+  const auto device = Open();
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  const auto hashes = CheckKernelHashes(device->get());
+  ASSERT_TRUE(hashes.ok()) << hashes.status().ToString();
+  EXPECT_EQ(hashes->size(), kKernels);
+  for (const KernelHash& one : *hashes) EXPECT_TRUE(one.ok()) << one.kernel;
+}
+
+// A kernel directly behind another one begins before that one has ended, from 9.0 on.
+TEST_F(DriverDeviceTest, KernelsOverlapBehindKernelsAlone) {
+  for (const int capability : {80, 90}) {
+    setenv("PENSTOCK_FAKE_CAPABILITY", std::to_string(capability).c_str(), 1);
+    const auto device = Open();
+    ASSERT_TRUE(device.ok()) << device.status().ToString();
+    auto memory = DeviceBlock::OnDevice(device->get(), 1024);
+    auto host = DeviceBlock::OnHost(device->get(), 1024);
+    ASSERT_TRUE(memory.ok() && host.ok());
+    std::memset(host->data(), 0, 1024);
+    const auto event = (*device)->NewEvent();
+    ASSERT_TRUE(event.ok());
+    NormArgs args = {};
+    args.rows = reinterpret_cast<const int*>(memory->data());
+    const auto launch = [&] {
+      return (*device)->Launch(KernelLaunch::Of(KernelId::rows_norm, 1, 1, args));
+    };
+    void* const library = dlopen(library_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    const auto seen = reinterpret_cast<int (*)()>(dlsym(library, "FakeDriverOverlaps"));
+    ASSERT_NE(seen, nullptr);
+    const int before = seen();
+    ASSERT_TRUE((*device)->CopyIn(memory->data(), host->data(), 1024).ok());
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(launch().ok());
+    ASSERT_TRUE((*device)->CopyOut(host->data(), memory->data(), 1024).ok());
+    ASSERT_TRUE(launch().ok());
+    ASSERT_TRUE((*device)->BeginCapture().ok());
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(launch().ok());
+    const auto graph = (*device)->EndCapture();
+    ASSERT_TRUE(graph.ok());
+    ASSERT_TRUE((*device)->Replay(*graph).ok());
+    ASSERT_TRUE(launch().ok());
+    ASSERT_TRUE((*device)->Record(*event).ok());
+    ASSERT_TRUE((*device)->Wait(*event).ok());
+    EXPECT_EQ(seen() - before, capability < 90 ? 0 : 3);
+    (*device)->FreeGraph(*graph);
+    (*device)->FreeEvent(*event);
+    dlclose(library);
+  }
+}
+
+// Times of the emulated device mean nothing; that all kernels run in each shape does.
+TEST_F(DriverDeviceTest, TimesEveryKernelOfAnEncoder) {
+  const auto device = Open();
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  const auto times =
+      TimeKernels(device->get(), {.width = 64, .tokens = {20}, .launches = 1, .rounds = 1});
+  ASSERT_TRUE(times.ok()) << times.status().ToString();
+  // Four products by four kernels, attention, norm, embedding; a node.
+  EXPECT_EQ(times->size(), 4u * 4 + 3 + 1);
+  for (const program::KernelTime& one : *times) EXPECT_GT(one.seconds, 0) << one.kernel;
+  EXPECT_EQ((*times)[0].operations, 2.0 * 20 * 64 * 192);
+  EXPECT_GT((*times)[0].floor_seconds, 0);
+}
 
 TEST_F(DriverDeviceTest, TellsWhatTheGpuIs) {
   const auto device = Open();

@@ -33,9 +33,11 @@ class DeviceImpl final : public EmulatedDevice {
     info_ = {"emulated",
              options.tensor_core.products == kAmpere.products ? 8 : 9,
              0,
-             1,
+             options.multiprocessors,
              options.memory_bytes,
-             "none"};
+             "none",
+             0,
+             0};
   }
   ~DeviceImpl() override {
     for (const auto& [at, bytes] : blocks_) std::free(at);

@@ -20,6 +20,7 @@ struct EmulatedOptions {
   // Every other kernel begins before the one before it has ended, up to its wait.
   bool overlaps = false;
   uint64_t memory_bytes = uint64_t{1} << 30;
+  int multiprocessors = 4;  // that it says it has
 };
 
 class EmulatedDevice : public Device {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -15,6 +16,8 @@
 
 #include "common/exception_status.h"
 #include "cuda/fiber.h"
+#include "cuda/thread_copies.h"
+#include "cuda/warp_products.h"
 
 namespace penstock::cuda::emulator {
 namespace {
@@ -28,23 +31,47 @@ constexpr size_t kSharedAlignment = 1024;
 constexpr size_t kYieldsMax = 1 << 20;
 constexpr int kPoison = 0xFF;  // NaN in every type of float
 
+// A tile of a matrix, whose rows are 128 bytes and whose 16-byte columns change places.
+struct TileSource {
+  TileMap map;
+  int column, row;
+
+  void ReadTo(std::byte* to) const {
+    for (int r = 0; r < map.tile_rows; ++r) {
+      for (int c = 0; c < 8; ++c) {
+        std::byte* const at = to + r * 128 + 16 * (c ^ r % 8);
+        const int first = column + 8 * c;
+        if (row + r < map.rows && first < map.width) {
+          std::memcpy(at, map.data + static_cast<int64_t>(row + r) * map.stride + first, 16);
+        } else {
+          std::memset(at, 0, 16);
+        }
+      }
+    }
+  }
+};
+
+// A copy that lands by itself.
 struct Copy {
   void* to = nullptr;
-  const void* from = nullptr;   // null: zeros
-  std::vector<std::byte> data;  // what it read already; empty: it reads when it lands
+  const void* from = nullptr;
+  std::optional<TileSource> tile;  // instead of it
+  std::vector<std::byte> data;     // what it read already; empty: it reads when it lands
   size_t bytes = 0;
 
   void Read() {
-    if (from == nullptr) return;
     data.resize(bytes);
-    std::memcpy(data.data(), from, bytes);
+    ReadTo(data.data());
   }
   void Land() const {
-    if (from == nullptr) {
-      std::memset(to, 0, bytes);
-    } else {
-      std::memcpy(to, data.empty() ? from : data.data(), bytes);
-    }
+    if (data.empty()) return ReadTo(static_cast<std::byte*>(to));
+    std::memcpy(to, data.data(), bytes);
+  }
+
+ private:
+  void ReadTo(std::byte* at) const {
+    if (tile) return tile->ReadTo(at);
+    std::memcpy(at, from, bytes);
   }
 };
 
@@ -58,9 +85,8 @@ struct Thread {
   int warp = 0;                    // of the block
   const char* waits_at = nullptr;  // null: it can go on, or has ended
   bool done = false;
-  bool waited = false;       // for its prerequisites
-  std::vector<Copy> copies;  // since the last commit
-  std::deque<std::vector<Copy>> groups;
+  bool waited = false;  // for its prerequisites
+  ThreadCopies copies;
   size_t shared_accesses = 0, global_accesses = 0;
 };
 
@@ -69,6 +95,7 @@ struct Warp {
   int arrived = 0;
   std::array<void*, kWarpThreads> lanes{};
   std::array<Thread*, kWarpThreads> threads{};
+  WarpProducts products;
 };
 
 struct Rendezvous {
@@ -81,6 +108,7 @@ struct SharedBarrier {
   int left = 0;       // of this one
   int64_t bytes = 0;  // expected and not there yet
   int phase = 0;
+  bool fenced = false;
   std::vector<Thread*> waiting;
 };
 
@@ -202,11 +230,11 @@ void Run::Main() {
   } catch (...) {
     run->Fail("an exception left the kernel: " + ExceptionStatus().message());
   }
-  const bool copies =
-      !self->copies.empty() || std::any_of(self->groups.begin(), self->groups.end(),
-                                           [](const auto& group) { return !group.empty(); });
-  if (copies) {
+  if (self->copies.pending()) {
     run->Fail("a thread ends with copies that it does not wait for");
+  }
+  if (self->block->warps[static_cast<size_t>(self->warp)].products.pending()) {
+    run->Fail("a warp ends with products that it does not wait for");
   }
   if (!self->waited) run->Fail("a thread ends and has not waited for its prerequisites");
   self->done = true;
@@ -258,7 +286,11 @@ Thread* Run::Next() {
     }
   }
   Thread* const next = ready_[at];
-  ready_.erase(ready_.begin() + static_cast<ptrdiff_t>(at));
+  if (at == 0) {
+    ready_.pop_front();
+  } else {
+    ready_.erase(ready_.begin() + static_cast<ptrdiff_t>(at));
+  }
   return next;
 }
 
@@ -291,8 +323,7 @@ void Run::Begin(int first, int count) {
       thread.warp = static_cast<int>(t) / kWarpThreads;
       thread.done = thread.waited = false;
       thread.waits_at = nullptr;
-      thread.copies.clear();
-      thread.groups.clear();
+      thread.copies.Clear();
       thread.shared_accesses = thread.global_accesses = 0;
       thread.fiber.Start(&Run::Main);
       block->warps[static_cast<size_t>(thread.warp)].threads[t % kWarpThreads] = &thread;
@@ -500,26 +531,12 @@ void CountMma() {
   if (run->counters() != nullptr) ++run->counters()->mma;
 }
 
-void CopyAsync(void* to, const void* from, size_t bytes, bool valid) {
-  CheckAligned(to, valid ? from : to, bytes);
-  Copy copy{to, valid ? from : nullptr, {}, bytes};
-  if (!run->options().late_copies) copy.Read();
-  std::memset(to, kPoison, bytes);
-  Self().copies.push_back(std::move(copy));
+void CopyAsync16(void* to, const void* from, bool valid) {
+  CheckAligned(to, valid ? from : to, ThreadCopies::kBytes);
+  Self().copies.Start(to, valid ? from : nullptr, run->options().late_copies, kPoison);
 }
-
-void CommitCopies() {
-  Thread& self = Self();
-  self.groups.push_back(std::exchange(self.copies, {}));
-}
-
-void WaitCopies(int groups) {
-  Thread& self = Self();
-  while (self.groups.size() > static_cast<size_t>(groups)) {
-    for (const Copy& copy : self.groups.front()) copy.Land();
-    self.groups.pop_front();
-  }
-}
+void CommitCopies() { Self().copies.Commit(); }
+void WaitCopies(int groups) { Self().copies.Wait(static_cast<size_t>(groups)); }
 
 void BarrierInit(uint64_t* barrier, int arrivals) {
   SharedBarrier made;
@@ -543,16 +560,43 @@ void BarrierWait(uint64_t* at, int parity) {
   run->Park("BarrierWait");
 }
 
-void CopyBulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
-  CheckAligned(to, from, bytes);
-  (void)BarrierAt(barrier);
-  Copy copy{to, from, {}, bytes};
+void FenceBarriers() {
+  for (auto& [at, barrier] : Self().block->barriers) barrier.fenced = true;
+}
+
+// A copy that lands by itself and completes bytes of a barrier.
+static void StartCopy(Copy copy, uint64_t* barrier) {
+  if (!BarrierAt(barrier).fenced)
+    run->Fail("a copy is counted by a barrier whose init was not fenced");
   if (!run->options().late_copies) copy.Read();
-  std::memset(to, kPoison, bytes);
+  std::memset(copy.to, kPoison, copy.bytes);
   Block* const block = Self().block;
   block->landings.push_back({std::move(copy), barrier});
   if (!run->options().late_copies && run->random()() % 2 == 0) run->Land(block);
 }
+
+void CopyBulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
+  CheckAligned(to, from, bytes);
+  StartCopy({to, from, {}, {}, bytes}, barrier);
+}
+
+void CopyTile(void* to, const TileMap& map, int column, int row, uint64_t* barrier) {
+  const auto bytes = static_cast<size_t>(map.tile_rows) * 128;
+  if (reinterpret_cast<uintptr_t>(to) % 1024 != 0) run->Fail("a tile is not at a multiple of 1024");
+  StartCopy({to, nullptr, TileSource{map, column, row}, {}, bytes}, barrier);
+}
+
+static WarpProducts& Products() {
+  Thread& self = Self();
+  return self.block->warps[static_cast<size_t>(self.warp)].products;
+}
+void FenceProducts() { Products().Fence(); }
+void StartProduct(const Product& product) {
+  if (!Products().fenced()) run->Fail("a product is not behind a fence");
+  Products().Start(product, Core(), run->options().late_copies);
+}
+void CommitProducts() { Products().Commit(); }
+void FinishProducts(int groups) { Products().Finish(groups, Core()); }
 
 void WaitForPrerequisites() {
   Thread& self = Self();

@@ -5,8 +5,9 @@
 //
 // Errors of a kernel, all kInternal: a warp whose lanes call different primitives, a thread that
 // leaves while others wait for it, threads that wait for ever (the message counts them by what they
-// wait at), a barrier in shared memory before its init, copies that no thread waits for, a thread that
-// does not wait for its prerequisites.
+// wait at), a barrier in shared memory before its init, or in copies before a fence of that, copies and
+// products that no thread waits for, products before a fence, a thread that does not wait for its
+// prerequisites.
 //
 // The primitives by which kernels reach it are in simt_emulated-inl.h.
 #pragma once
@@ -18,6 +19,7 @@
 
 #include "common/status.h"
 #include "cuda/mma_model.h"
+#include "cuda/tile_map.h"
 
 namespace penstock::cuda::emulator {
 
@@ -85,7 +87,7 @@ void CountSharedRows(const std::array<const void*, 8>& rows);
 void CountMma();
 
 // Copies of this thread, in groups.
-void CopyAsync(void* to, const void* from, size_t bytes, bool valid);
+void CopyAsync16(void* to, const void* from, bool valid);
 void CommitCopies();
 void WaitCopies(int groups);
 
@@ -93,7 +95,23 @@ void WaitCopies(int groups);
 void BarrierInit(uint64_t* barrier, int arrivals);
 void BarrierArrive(uint64_t* barrier, uint32_t expected_bytes);
 void BarrierWait(uint64_t* barrier, int parity);
+// Copies by a barrier need it.
+void FenceBarriers();
 void CopyBulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier);
+void CopyTile(void* to, const TileMap& map, int column, int row, uint64_t* barrier);
+
+// A warp's part of a product of four warps: 16 rows, 192 columns, 16 of k. With late copies it is
+// done when it is waited for, and its sums are poisoned until then. By one fiber for the warp.
+struct Product {
+  uint64_t x, w;  // addresses of shared memory
+  bool adds;
+  Operand type;
+  std::array<float (*)[4], kWarpThreads> d;  // [24][4] of each lane
+};
+void FenceProducts();
+void StartProduct(const Product& product);
+void CommitProducts();
+void FinishProducts(int groups);
 
 // Lets others go on: for loops that look at memory again and again.
 void Yield();

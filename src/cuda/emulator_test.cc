@@ -226,6 +226,103 @@ TEST_F(EmulatorTest, BarriersInSharedMemory) {
   EXPECT_NE(RunRing(Ring::kManyArrivals), "");
 }
 
+// A tile of 64 rows and 64 values times another one of 192 rows, in two groups of two steps.
+enum class Tiles {
+  kRight,
+  kNoFence,
+  kNoBarrierFence,
+  kNoCommit,
+  kNoWait,
+  kWaitForTooFew,
+  kNoFull,
+  kFewBytes,
+  kPlainRows,
+  kOneWarpWaits,
+};
+std::string RunTiles(Tiles fault) {
+  constexpr int kThreads = 128, kRows = 64, kColumns = 192, kDepth = 64;
+  // Small whole numbers: sums are exact.
+  const auto operands = [](int rows) {
+    std::vector<uint16_t> values(static_cast<size_t>(rows * kDepth));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto value = static_cast<float>(static_cast<int>(i * 7 % 11) - 5);
+      values[i] = static_cast<uint16_t>(simt::PackHalf(value, 0));
+    }
+    return values;
+  };
+  const std::vector<uint16_t> x = operands(kRows), w = operands(kColumns);
+  std::vector<float> want(kRows * kColumns);
+  for (size_t row = 0; row < kRows; ++row) {
+    for (size_t column = 0; column < kColumns; ++column) {
+      for (size_t k = 0; k < kDepth; ++k) {
+        want[row * kColumns + column] += OperandValue(x[row * kDepth + k], Operand::kF16) *
+                                         OperandValue(w[column * kDepth + k], Operand::kF16);
+      }
+    }
+  }
+  const TileMap x_map = {x.data(), kRows, kDepth, kDepth, kRows, {}};
+  const TileMap w_map = {w.data(), kColumns, kDepth, kDepth, kColumns, {}};
+  return FirstFault([&](const LaunchOptions& options) {
+    std::vector<float> out(want.size());
+    const size_t shared_bytes = (kRows + kColumns) * 128 + 8;
+    const Status status = Launch({1, 1, kThreads, shared_bytes}, options, [&, fault] {
+      simt::WaitForPrerequisites();
+      char* const tiles = simt::Shared<char>();
+      char* const columns = tiles + kRows * 128;
+      auto* const full = reinterpret_cast<simt::Barrier*>(columns + kColumns * 128);
+      const int warp = simt::WarpIndex(), lane = simt::Lane();
+      if (simt::ThreadX() == 0) {
+        simt::BarrierInit(full, 1);
+        if (fault != Tiles::kNoBarrierFence) simt::FenceBarrierInit();
+      }
+      simt::Sync();
+      if (simt::ThreadX() == 0) {
+        const uint32_t bytes = (kRows + kColumns) * 128;
+        simt::BarrierExpect(full, fault == Tiles::kFewBytes ? bytes / 2 : bytes);
+        simt::CopyTile(tiles, x_map, 0, 0, full);
+        if (fault == Tiles::kPlainRows) {
+          simt::CopyBulk(columns, w.data(), kColumns * 128, full);
+        } else {
+          simt::CopyTile(columns, w_map, 0, 0, full);
+        }
+      }
+      if (fault != Tiles::kNoFull) simt::BarrierWait(full, 0);
+      float sums[24][4];
+      if (fault != Tiles::kNoFence) simt::WgmmaFence();
+      for (int step = 0; step < 4; ++step) {
+        simt::Wgmma<true>(sums, simt::TileDescriptor(tiles + step * 32),
+                          simt::TileDescriptor(columns + step * 32), step > 0);
+        if (step % 2 == 1 && fault != Tiles::kNoCommit) simt::WgmmaCommit();
+      }
+      if (fault == Tiles::kWaitForTooFew) {
+        simt::WgmmaWait<1>();
+      } else if (fault != Tiles::kNoWait && (fault != Tiles::kOneWarpWaits || warp == 0)) {
+        simt::WgmmaWait<0>();
+      }
+      for (int n = 0; n < 24; ++n) {
+        for (int i = 0; i < 4; ++i) {
+          const int row = warp * 16 + lane / 4 + i / 2 * 8;
+          out[static_cast<size_t>(row * kColumns + n * 8 + 2 * (lane % 4) + i % 2)] = sums[n][i];
+        }
+      }
+    });
+    return Compare(status, out, want);
+  });
+}
+
+TEST_F(EmulatorTest, TilesAndProductsOfFourWarps) {
+  EXPECT_EQ(RunTiles(Tiles::kRight), "");
+  EXPECT_THAT(RunTiles(Tiles::kNoFence), HasSubstr("not behind a fence"));
+  EXPECT_THAT(RunTiles(Tiles::kNoBarrierFence), HasSubstr("was not fenced"));
+  for (const Tiles fault :
+       {Tiles::kNoCommit, Tiles::kNoWait, Tiles::kWaitForTooFew, Tiles::kOneWarpWaits}) {
+    EXPECT_THAT(RunTiles(fault), HasSubstr("products that it does not wait for"));
+  }
+  for (const Tiles fault : {Tiles::kNoFull, Tiles::kFewBytes, Tiles::kPlainRows}) {
+    EXPECT_NE(RunTiles(fault), "") << static_cast<int>(fault);
+  }
+}
+
 TEST_F(EmulatorTest, WarpsThatDiverge) {
   const auto fault = [](bool leaves) {
     return FirstFault([leaves](const LaunchOptions& options) {

@@ -10,42 +10,150 @@ SIMT_FN uint32_t PackOperands(float low, float high, bool half) {
   return half ? simt::PackHalf(low, high) : simt::PackBf16(low, high);
 }
 
-SIMT_FN float Activate(float value, program::Activation activation) {
+// (shift + slope x) sigmoid(x (1 + cube x^2) steep) + offset: tanh, silu, and gelu by tanh.
+struct SmoothStep {
+  float steep, cube, shift, slope, offset;
+};
+SIMT_FN SmoothStep SmoothStepOf(program::Activation activation) {
   using program::Activation;
+  if (activation == Activation::kTanh) return {2.0F, 0.0F, 2.0F, 0.0F, -1.0F};
+  if (activation == Activation::kSilu) return {1.0F, 0.0F, 0.0F, 1.0F, 0.0F};
+  return {1.59576912F, 0.044715F, 0.0F, 1.0F, 0.0F};  // twice sqrt(2 / pi)
+}
+
+// The first kCount values of each row, in place: one branch, not one for each.
+template <int kCount, int kRows>
+SIMT_FN void Activate(float (&values)[kRows][4], program::Activation activation) {
+  using program::Activation;
+  const auto each = [&](auto&& function) {
+    SIMT_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      SIMT_UNROLL
+      for (int i = 0; i < kCount; ++i) values[r][i] = function(values[r][i]);
+    }
+  };
+  if (activation == Activation::kNone) return;
   if (activation == Activation::kGelu) {
-    return 0.5F * value * (1.0F + simt::Erf(value * 0.707106781F));
+    each([](float x) { return simt::Gelu(x); });
+  } else if (activation == Activation::kRelu) {
+    each([](float x) { return x < 0 ? 0.0F : x; });
+  } else {
+    const SmoothStep is = SmoothStepOf(activation);
+    each([&](float x) {
+      const float at = x * simt::Fma(x * x, is.cube, 1.0F) * is.steep;
+      return simt::Fma(simt::Fma(x, is.slope, is.shift), simt::Sigmoid(at), is.offset);
+    });
   }
-  if (activation == Activation::kGeluTanh) {
-    const float cube = value * value * value;
-    return 0.5F * value * (1.0F + simt::Tanh(0.797884561F * simt::Fma(cube, 0.044715F, value)));
-  }
-  if (activation == Activation::kTanh) return simt::Tanh(value);
-  if (activation == Activation::kRelu) return value > 0 ? value : 0.0F;
-  if (activation == Activation::kSilu) return value * simt::Sigmoid(value);
-  return value;
 }
 
-// One result; `up`: the sum of the gate's other matrix, where there is one.
-SIMT_FN float Finish(const Epilogue& to, int64_t row, int feature, float value, bool gated,
-                     float up) {
-  if (feature >= to.features) return 0;
-  if (to.bias != nullptr) value += to.bias[feature];
-  value = Activate(value, to.activation);
-  if (gated) value *= to.bias_up != nullptr ? up + to.bias_up[feature] : up;
-  if (to.residual != nullptr) value += to.residual[row * to.features + feature];
-  return value;
+// values[at] and the next += two neighbours of a row of `count` values, from an even place on;
+// nothing beyond its end. kEven: the caller promises an even count.
+template <bool kEven>
+SIMT_FN void AddPair(float (&values)[4], int at, const float* row, int place, int count) {
+  if (kEven || count % 2 == 0) {
+    if (place >= count) return;
+    const simt::TwoWords two = simt::Load8(row + place);
+    values[at] += simt::FloatOf(two.w[0]);
+    values[at + 1] += simt::FloatOf(two.w[1]);
+    return;
+  }
+  if (place < count) values[at] += row[place];
+  if (place + 1 < count) values[at + 1] += row[place + 1];
 }
 
-// Two neighbours from an even feature on, which may lie beyond the last one.
-SIMT_FN void StorePair(const Epilogue& to, int64_t row, int feature, float first, float second) {
-  if (to.y != nullptr) {
-    float* const y = to.y + row * to.features + feature;
-    if (feature < to.features) y[0] = first;
-    if (feature + 1 < to.features) y[1] = second;
+// Stores the two neighbours; nothing beyond the row's end.
+template <bool kEven>
+SIMT_FN void StorePair(float* row, int place, int count, float first, float second) {
+  if (kEven || count % 2 == 0) {
+    if (place < count) simt::Store8(row + place, {{simt::BitsOf(first), simt::BitsOf(second)}});
+    return;
   }
+  if (place < count) row[place] = first;
+  if (place + 1 < count) row[place + 1] = second;
+}
+
+// 0 from the last feature on.
+SIMT_FN void CutPair(float (&values)[4], int at, int feature, int features) {
+  if (feature >= features) values[at] = 0;
+  if (feature + 1 >= features) values[at + 1] = 0;
+}
+
+// Both forms of two neighbours of a row, from an even feature on, which may lie beyond the last one.
+template <bool kEven>
+SIMT_FN void StoreForms(const Epilogue& to, int64_t row, int feature, float first, float second) {
+  if (to.y != nullptr)
+    StorePair<kEven>(to.y + row * to.features, feature, to.features, first, second);
   if (to.y16 != nullptr && feature < to.stride16) {
     *reinterpret_cast<uint32_t*>(to.y16 + row * to.stride16 + feature) =
         PackOperands(first, second, to.half);
+  }
+}
+
+// The epilogue of 16 features of the piece from `feature0` on, as four neighbouring lanes hold them
+// of each row: lane t the sums 2t, 2t + 1, 2t + 8 and 2t + 9. With a gate the last two are of the
+// other matrix. Rows from `rows` on are not stored. By all lanes of a warp.
+template <bool kEven, int kRows>
+SIMT_FN void StoreFeatures(const GemmArgs& a, const int (&row)[kRows], int rows, int feature0,
+                           float (&sums)[kRows][4]) {
+  const Epilogue& to = a.to;
+  const int lane = simt::Lane(), column = 2 * (lane % 4);
+  if (a.up != nullptr) {
+    const int feature = feature0 / 2 + column;
+    SIMT_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      if (to.bias != nullptr) AddPair<kEven>(sums[r], 0, to.bias, feature, to.features);
+      if (to.bias_up != nullptr) AddPair<kEven>(sums[r], 2, to.bias_up, feature, to.features);
+    }
+    Activate<2>(sums, to.activation);
+    SIMT_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      if (row[r] >= rows) continue;
+      sums[r][0] *= sums[r][2];
+      sums[r][1] *= sums[r][3];
+      if (to.residual != nullptr) {
+        AddPair<kEven>(sums[r], 0, to.residual + static_cast<int64_t>(row[r]) * to.features,
+                       feature, to.features);
+      }
+      if (feature0 / 2 + 8 > to.features) CutPair(sums[r], 0, feature, to.features);
+      StoreForms<kEven>(to, row[r], feature, sums[r][0], sums[r][1]);
+    }
+    return;
+  }
+  if (to.bias != nullptr) {
+    SIMT_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      AddPair<kEven>(sums[r], 0, to.bias, feature0 + column, to.features);
+      AddPair<kEven>(sums[r], 2, to.bias, feature0 + column + 8, to.features);
+    }
+  }
+  Activate<4>(sums, to.activation);
+  SIMT_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const bool valid = row[r] < rows;
+    const int64_t first = static_cast<int64_t>(row[r]) * to.features;
+    SIMT_UNROLL
+    for (int at = 0; at < 4; at += 2) {
+      const int feature = feature0 + column + 4 * at;
+      if (valid && to.residual != nullptr) {
+        AddPair<kEven>(sums[r], at, to.residual + first, feature, to.features);
+      }
+      if (feature0 + 16 > to.features) CutPair(sums[r], at, feature, to.features);
+      if (valid && to.y != nullptr) {
+        StorePair<kEven>(to.y + first, feature, to.features, sums[r][at], sums[r][at + 1]);
+      }
+    }
+    if (to.y16 == nullptr) continue;
+    // Neighbours exchange: the even lane has four of the first eight, the odd one of the others. So
+    // four lanes write 32 bytes without gaps, a whole sector.
+    const bool odd = lane % 2 == 1;
+    const uint32_t low = PackOperands(sums[r][0], sums[r][1], to.half);
+    const uint32_t high = PackOperands(sums[r][2], sums[r][3], to.half);
+    const uint32_t other = simt::ShuffleXor(odd ? low : high, 1);
+    const int feature = feature0 + (odd ? 8 + column - 2 : column);
+    if (valid && feature < to.stride16) {
+      simt::Store8(to.y16 + static_cast<int64_t>(row[r]) * to.stride16 + feature,
+                   odd ? simt::TwoWords{{other, high}} : simt::TwoWords{{low, other}});
+    }
   }
 }
 

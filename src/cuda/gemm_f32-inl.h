@@ -51,22 +51,38 @@ struct GemmF32 {
         }
       }
     }
+    Finish(a, row0 + thread_row, feature0 + thread_feature, rows, sums);
+  }
+
+  // Four rows of four features.
+  static SIMT_FN void Finish(const GemmF32Args& a, int row0, int feature, int rows,
+                             float (&sums)[4][4]) {
+    const Epilogue& to = a.to;
+    if (to.bias != nullptr) {
+      SIMT_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        AddPair<false>(sums[i], 0, to.bias, feature, to.features);
+        AddPair<false>(sums[i], 2, to.bias, feature + 2, to.features);
+      }
+    }
+    Activate<4>(sums, to.activation);
     SIMT_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const int row = row0 + thread_row + i;
+      const int64_t row = row0 + i;
       if (row >= rows) continue;
       SIMT_UNROLL
       for (int j = 0; j < 4; j += 2) {
-        const int feature = feature0 + thread_feature + j;
-        float pair[2];
-        SIMT_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          pair[half] = Finish(a.to, row, feature + half, sums[i][j + half], false, 0);
-          if (a.multiply && feature + half < a.to.features) {
-            pair[half] *= a.to.y[static_cast<int64_t>(row) * a.to.features + feature + half];
-          }
+        if (to.residual != nullptr) {
+          AddPair<false>(sums[i], j, to.residual + row * to.features, feature + j, to.features);
         }
-        StorePair(a.to, row, feature, pair[0], pair[1]);
+        if (a.multiply) {
+          float factors[4] = {};
+          AddPair<false>(factors, 0, to.y + row * to.features, feature + j, to.features);
+          sums[i][j] *= factors[0];
+          sums[i][j + 1] *= factors[1];
+        }
+        CutPair(sums[i], j, feature + j, to.features);
+        StoreForms<false>(to, row, feature + j, sums[i][j], sums[i][j + 1]);
       }
     }
   }

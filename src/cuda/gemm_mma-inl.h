@@ -30,19 +30,27 @@ struct GemmMma {
 
   using Sums = float[kTilesM][kTilesN][2][4];
 
-  // Copies of one stage, 16 bytes each.
+  // Copies of one stage, 16 bytes each. A thread's rows are kThreads / 8 apart, so all of its copies
+  // have one column and one place in the swizzle.
   static SIMT_FN void Load(const GemmArgs& a, char* stage, int block, int rows) {
+    static_assert(kThreads % 64 == 0 && kRows * 8 % kThreads == 0 && kFeatures * 8 % kThreads == 0);
     const int row0 = simt::BlockY() * kRows, feature0 = simt::BlockX() * kFeatures;
-    for (int i = simt::ThreadX(); i < kRows * 8; i += kThreads) {
-      const int row = i / 8, column = i % 8;
-      const bool valid = row0 + row < rows;
-      const uint16_t* const from =
-          a.x + static_cast<int64_t>(row0 + row) * a.stride + block * 64 + column * 8;
-      simt::CopyAsync16(stage + row * 128 + 16 * (column ^ row % 8), valid ? from : a.x, valid);
+    const int first = simt::ThreadX() / 8, column = simt::ThreadX() % 8;
+    const uint16_t* const x =
+        a.x + static_cast<int64_t>(row0 + first) * a.stride + block * 64 + column * 8;
+    char* const to = stage + first * 128 + 16 * (column ^ first % 8);
+    SIMT_UNROLL
+    for (int i = 0; i < kRows * 8 / kThreads; ++i) {
+      const int row = i * (kThreads / 8);
+      const bool valid = row0 + first + row < rows;
+      simt::CopyAsync16(to + row * 128, valid ? x + static_cast<int64_t>(row) * a.stride : a.x,
+                        valid);
     }
     const int pieces_k = a.k / 64;
-    for (int i = simt::ThreadX(); i < kFeatures * 8; i += kThreads) {
-      const int piece = feature0 / 16 + i / 128, part = i % 128;
+    SIMT_UNROLL
+    for (int i = 0; i < kFeatures * 8 / kThreads; ++i) {
+      const int at = simt::ThreadX() + i * kThreads;
+      const int piece = feature0 / 16 + at / 128, part = at % 128;
       const uint16_t* from = a.w;
       bool valid;
       if (a.up == nullptr) {
@@ -54,7 +62,7 @@ struct GemmMma {
         from += (static_cast<int64_t>(piece / 2) * pieces_k + block) * 1024 +
                 (piece % 2 * 64 + part % 64) * 8;
       }
-      simt::CopyAsync16(stage + kRows * 128 + i * 16, valid ? from : a.w, valid);
+      simt::CopyAsync16(stage + kRows * 128 + at * 16, valid ? from : a.w, valid);
     }
   }
 
@@ -119,27 +127,11 @@ struct GemmMma {
     for (int m = 0; m < kTilesM; ++m) {
       SIMT_UNROLL
       for (int n = 0; n < kTilesN; ++n) {
-        SIMT_UNROLL
-        for (int below = 0; below < 2; ++below) {
-          const int row = row0 + m * 16 + below * 8;
-          if (row >= rows) continue;
-          const float(&one)[4] = totals[m][n][0];
-          const float(&other)[4] = totals[m][n][1];
-          const int i = 2 * below, column = 2 * (lane % 4);
-          if (a.up != nullptr) {
-            const int feature = (feature0 + n * 16) / 2 + column;
-            StorePair(a.to, row, feature, Finish(a.to, row, feature, one[i], true, other[i]),
-                      Finish(a.to, row, feature + 1, one[i + 1], true, other[i + 1]));
-            continue;
-          }
-          SIMT_UNROLL
-          for (int half = 0; half < 2; ++half) {
-            const int feature = feature0 + n * 16 + half * 8 + column;
-            const float(&sums)[4] = totals[m][n][half];
-            StorePair(a.to, row, feature, Finish(a.to, row, feature, sums[i], false, 0),
-                      Finish(a.to, row, feature + 1, sums[i + 1], false, 0));
-          }
-        }
+        const float(&one)[4] = totals[m][n][0];
+        const float(&other)[4] = totals[m][n][1];
+        float sums[2][4] = {{one[0], one[1], other[0], other[1]},
+                            {one[2], one[3], other[2], other[3]}};
+        StoreFeatures<false>(a, {row0 + m * 16, row0 + m * 16 + 8}, rows, feature0 + n * 16, sums);
       }
     }
   }

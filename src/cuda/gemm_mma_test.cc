@@ -6,6 +6,7 @@
 
 #include "cuda/gemm_mma-inl.h"
 #include "cuda/gemm_narrow-inl.h"
+#include "cuda/gemm_wgmma-inl.h"
 
 namespace penstock::cuda {
 namespace {
@@ -108,10 +109,22 @@ class GemmMmaTest : public testing::Test {
     constexpr int kRows = Kernel::kTileRows, kFeatures = Kernel::kTileFeatures;
     const int columns = up == nullptr ? stride16 : 2 * stride16;
     // One block of rows more than there are: it leaves.
-    const Status status = Launch(
-        {(columns + kFeatures - 1) / kFeatures, (count + kRows - 1) / kRows + 1, Kernel::kThreads,
-         Kernel::kSharedBytes},
-        options_, [&] { Kernel::Run(args); }, &counters_);
+    emulator::LaunchShape shape = {(columns + kFeatures - 1) / kFeatures,
+                                   (count + kRows - 1) / kRows + 1, Kernel::kThreads,
+                                   Kernel::kSharedBytes};
+    constexpr bool kTakesTiles = requires(const GemmWgmmaArgs& a) { Kernel::Run(a); };
+    if (kTakesTiles) {
+      shape.grid_x = blocks_;
+      shape.grid_y = 1;
+    }
+    const auto kernel = [&] {
+      if constexpr (kTakesTiles) {
+        Kernel::Run(GemmWgmmaArgs{{args.x, count, p.k, p.k, kRows, {}}, args});
+      } else {
+        Kernel::Run(args);
+      }
+    };
+    const Status status = Launch(shape, options_, kernel, &counters_);
     EXPECT_TRUE(status.ok()) << status.message();
     for (int row = 0; row < count; ++row) {
       for (int i = 0; i < stride16; ++i) {
@@ -125,7 +138,7 @@ class GemmMmaTest : public testing::Test {
   template <bool kHalf>
   std::vector<std::vector<float>> AllTiles(const Product& p, int first, int count) {
     return {Run<GemmMmaLarge<kHalf>>(p, first, count), Run<GemmMmaMiddle<kHalf>>(p, first, count),
-            Run<GemmNarrow<kHalf>>(p, first, count)};
+            Run<GemmNarrow<kHalf>>(p, first, count), Run<GemmWgmma<kHalf>>(p, first, count)};
   }
 
   // The whole product, whatever order threads and copies take.
@@ -145,6 +158,7 @@ class GemmMmaTest : public testing::Test {
   LaunchOptions options_;
   Counters counters_;
   bool with_bias_ = true;
+  int blocks_ = 1;  // of a kernel that takes tile after tile
 };
 
 TEST_F(GemmMmaTest, IsNearTheExactProduct) {
@@ -226,6 +240,7 @@ TEST_F(GemmMmaTest, Gates) {
     const auto y = Run<GemmNarrow<true>>(p, 0, rows, program::Activation::kSilu, &up);
     EXPECT_EQ((Run<GemmMmaMiddle<true>>(p, 0, rows, program::Activation::kSilu, &up)), y);
     EXPECT_EQ((Run<GemmMmaLarge<true>>(p, 0, rows, program::Activation::kSilu, &up)), y);
+    EXPECT_EQ((Run<GemmWgmma<true>>(p, 0, rows, program::Activation::kSilu, &up)), y);
     for (size_t i = 0; i < y.size(); ++i) {
       const size_t feature = i % static_cast<size_t>(features);
       const double gate = p.exact[i] + p.bias[feature];
@@ -239,6 +254,22 @@ TEST_F(GemmMmaTest, Gates) {
 TEST_F(GemmMmaTest, WithoutRowsNothingIsWritten) {
   const Product p(1, 64, 16, true, 3);
   EXPECT_TRUE(Run<GemmNarrow<true>>(p, 0, 0).empty());
+  EXPECT_TRUE(Run<GemmWgmma<true>>(p, 0, 0).empty());
+}
+
+// Several tiles a block, the last ones cut, by as many blocks as there are tiles and by fewer; more
+// slices than stages.
+TEST_F(GemmMmaTest, BlocksTakeTileAfterTile) {
+  const Product p(150, 448, 208, true, 8);
+  const auto want = Run<GemmMmaLarge<true>>(p, 0, p.rows, program::Activation::kGelu);
+  for (blocks_ = 1; blocks_ <= 5; ++blocks_) {
+    EXPECT_EQ(Run<GemmWgmma<true>>(p, 0, p.rows, program::Activation::kGelu), want) << blocks_;
+  }
+}
+
+TEST_F(GemmMmaTest, NoOrderChangesTheOneOfFourWarps) {
+  const Product p(80, 384, 32, false, 3);
+  ExpectInAnyOrder<GemmWgmma<false>>(p, Run<GemmMmaMiddle<false>>(p, 0, p.rows));
 }
 
 TEST_F(GemmMmaTest, Activations) {

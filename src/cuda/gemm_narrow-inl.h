@@ -33,7 +33,9 @@ struct GemmNarrow {
 
   static SIMT_FN void LoadWeights(const GemmArgs& a, char* stage, int block) {
     const int pieces_k = a.k / 64;
-    for (int i = simt::Lane(); i < 128; i += 32) {
+    SIMT_UNROLL
+    for (int turn = 0; turn < 4; ++turn) {
+      const int i = turn * 32 + simt::Lane();
       const uint16_t* from = a.w;
       bool valid;
       if (a.up == nullptr) {
@@ -51,8 +53,9 @@ struct GemmNarrow {
 
   static SIMT_FN void LoadRows(const GemmArgs& a, char* stage, int block, int rows) {
     const int row0 = simt::BlockY() * kTileRows;
-    for (int i = simt::Lane(); i < kTileRows * 8; i += 32) {
-      const int row = i / 8, column = i % 8;
+    SIMT_UNROLL
+    for (int turn = 0; turn < kTileRows / 4; ++turn) {
+      const int row = turn * 4 + simt::Lane() / 8, column = simt::Lane() % 8;
       const bool valid = row0 + row < rows;
       const uint16_t* const from =
           a.x + static_cast<int64_t>(row0 + row) * a.stride + block * 64 + column * 8;
@@ -143,23 +146,9 @@ struct GemmNarrow {
       }
       simt::Sync();  // the sums are read
     }
-    Store(a, simt::BlockY() * kTileRows + row, pair, totals, rows);
-  }
-
-  static SIMT_FN void Store(const GemmArgs& a, int row, int pair, const float (&totals)[4],
-                            int rows) {
-    if (row >= rows) return;
-    if (a.up != nullptr) {
-      const int feature = simt::BlockX() * 8 + pair;
-      return StorePair(a.to, row, feature, Finish(a.to, row, feature, totals[0], true, totals[2]),
-                       Finish(a.to, row, feature + 1, totals[1], true, totals[3]));
-    }
-    SIMT_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int feature = simt::BlockX() * kTileFeatures + half * 8 + pair;
-      StorePair(a.to, row, feature, Finish(a.to, row, feature, totals[2 * half], false, 0),
-                Finish(a.to, row, feature + 1, totals[2 * half + 1], false, 0));
-    }
+    float results[1][4] = {{totals[0], totals[1], totals[2], totals[3]}};
+    StoreFeatures<false>(a, {simt::BlockY() * kTileRows + row}, rows,
+                         simt::BlockX() * kTileFeatures, results);
   }
 };
 

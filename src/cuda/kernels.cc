@@ -1,10 +1,13 @@
 #include "cuda/kernels.h"
 
+#include <type_traits>
+
 #include "cuda/attention-inl.h"
 #include "cuda/attention_f32-inl.h"
 #include "cuda/gemm_f32-inl.h"
 #include "cuda/gemm_mma-inl.h"
 #include "cuda/gemm_narrow-inl.h"
+#include "cuda/gemm_wgmma-inl.h"
 #include "cuda/rows-inl.h"
 
 namespace penstock::cuda {
@@ -13,7 +16,8 @@ namespace {
 template <typename Kernel, typename Args>
 constexpr KernelRow RowFor(const char* name) {
   static_assert(sizeof(Args) <= kArgsBytesMax);
-  KernelRow row = {name, Kernel::kThreads, Kernel::kSharedBytes, sizeof(Args), 0, 0};
+  KernelRow row = {name, Kernel::kThreads, Kernel::kSharedBytes, sizeof(Args), 0, 0, false};
+  row.has_tile_map = std::is_same_v<Args, GemmWgmmaArgs>;
   if constexpr (requires { Kernel::kTileRows; }) {
     row.tile_rows = Kernel::kTileRows;
     row.tile_features = Kernel::kTileFeatures;

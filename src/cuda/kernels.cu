@@ -4,12 +4,13 @@
 #include "cuda/gemm_f32-inl.h"
 #include "cuda/gemm_mma-inl.h"
 #include "cuda/gemm_narrow-inl.h"
+#include "cuda/gemm_wgmma-inl.h"
 #include "cuda/rows-inl.h"
 
 using namespace penstock::cuda;  // NOLINT: the kernels' own file
 
 #define PENSTOCK_KERNEL(name, args, ...)                                            \
-  SIMT_KERNEL void SIMT_BOUNDS((__VA_ARGS__::kThreads), 1) name(const args a) { \
+  SIMT_KERNEL void SIMT_BOUNDS((__VA_ARGS__::kThreads), 1) name(const __grid_constant__ args a) { \
     __VA_ARGS__::Run(a);                                                            \
   }
 #include "cuda/kernel_list.inc"

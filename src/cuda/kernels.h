@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/tile_map.h"
 #include "program/op_kinds.h"
 
 namespace penstock::cuda {
@@ -33,6 +34,11 @@ struct GemmArgs {
   int stride;  // values between rows of x, a multiple of 8
   int k;       // a multiple of 64
   Epilogue to;
+};
+
+struct GemmWgmmaArgs {
+  TileMap x;  // [rows of the grid, stride] operands; tiles as high as the kernel's
+  GemmArgs gemm;
 };
 
 struct GemmF32Args {
@@ -150,7 +156,7 @@ enum class KernelId : int {
   kCount,
 };
 inline constexpr size_t kKernels = static_cast<size_t>(KernelId::kCount);
-inline constexpr size_t kArgsBytesMax = 192;
+inline constexpr size_t kArgsBytesMax = 256;
 
 struct KernelRow {
   const char* name;
@@ -159,6 +165,7 @@ struct KernelRow {
   size_t args_bytes;
   int tile_rows;      // of a block; 0: its grid is another
   int tile_features;  // of a block of a product
+  bool has_tile_map;  // its arguments begin with a TileMap
 };
 const KernelRow& RowOf(KernelId id);
 

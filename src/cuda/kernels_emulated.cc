@@ -5,6 +5,7 @@
 #include "cuda/gemm_f32-inl.h"
 #include "cuda/gemm_mma-inl.h"
 #include "cuda/gemm_narrow-inl.h"
+#include "cuda/gemm_wgmma-inl.h"
 #include "cuda/rows-inl.h"
 
 namespace penstock::cuda {

@@ -238,11 +238,20 @@ class Lowering {
     return static_cast<const DeviceTable*>(table)->data();
   }
 
-  KernelId GemmOf(bool half, Rows rows) const {
-    const int32_t count = RowsIn(rows);
-    if (count <= 64) return half ? KernelId::gemm_narrow_f16 : KernelId::gemm_narrow_bf16;
-    if (count <= 256) return half ? KernelId::gemm_mma_64x64_f16 : KernelId::gemm_mma_64x64_bf16;
-    return half ? KernelId::gemm_mma_128x128_f16 : KernelId::gemm_mma_128x128_bf16;
+  // Few rows: weights are read once. Else the largest tiles that give every second multiprocessor
+  // one.
+  KernelId GemmOf(bool half, int32_t rows, int columns, bool even) const {
+    if (rows <= 64) return half ? KernelId::gemm_narrow_f16 : KernelId::gemm_narrow_bf16;
+    const auto fills = [&](KernelId kernel) {
+      const KernelRow& row = RowOf(kernel);
+      const int tiles = BlocksOf(rows, row.tile_rows) * BlocksOf(columns, row.tile_features);
+      return 2 * tiles >= plan_.device->multiprocessors;
+    };
+    const KernelId widest = half ? KernelId::gemm_wgmma_f16 : KernelId::gemm_wgmma_bf16;
+    if (even && plan_.device->Has(widest) && fills(widest)) return widest;
+    const KernelId large = half ? KernelId::gemm_mma_128x128_f16 : KernelId::gemm_mma_128x128_bf16;
+    if (fills(large)) return large;
+    return half ? KernelId::gemm_mma_64x64_f16 : KernelId::gemm_mma_64x64_bf16;
   }
 
   // to = activation(x w^T + bias) [(x up^T + bias_up)] + residual.
@@ -276,7 +285,6 @@ class Lowering {
           GemmF32Args{x.floats, other->floats(), count, w.in(), true, epilogue});
       return;
     }
-    const KernelId kernel = GemmOf(w.dtype() == DType::kF16, rows);
     GemmArgs args = {};
     args.x = x.operands;
     args.w = w.pieces();
@@ -288,8 +296,21 @@ class Lowering {
       args.up = other->pieces();
       args.to.bias_up = other->bias();
     }
-    Put(kernel, BlocksOf(other != nullptr ? 2 * columns : columns, RowOf(kernel).tile_features),
-        BlocksOf(RowsIn(rows), RowOf(kernel).tile_rows), args);
+    const int32_t height = RowsIn(rows);
+    const int width = other != nullptr ? 2 * columns : columns;
+    const KernelId kernel = GemmOf(w.dtype() == DType::kF16, height, width, w.out() % 2 == 0);
+    const int blocks_x = BlocksOf(width, RowOf(kernel).tile_features);
+    const int blocks_y = BlocksOf(height, RowOf(kernel).tile_rows);
+    if (!RowOf(kernel).has_tile_map) return Put(kernel, blocks_x, blocks_y, args);
+    const TileMap map = {.data = x.operands,
+                         .rows = height,
+                         .width = args.k,
+                         .stride = x.stride16,
+                         .tile_rows = RowOf(kernel).tile_rows,
+                         .reserved = {}};
+    // A block for each multiprocessor, which takes tile after tile.
+    Put(kernel, std::min(blocks_x * blocks_y, plan_.device->multiprocessors), 1,
+        GemmWgmmaArgs{map, args});
   }
 
   // y = norm(x), or a copy of it without a norm.
@@ -509,9 +530,10 @@ InputLayout::InputLayout(const Bucket& bucket, int32_t input_width) {
   bytes = at;
 }
 
-Expected<LoweringPlan> PlanLowering(const program::Program& program) {
+Expected<LoweringPlan> PlanLowering(const program::Program& program, const DeviceInfo& device) {
   LoweringPlan plan;
   plan.program = &program;
+  plan.device = &device;
   plan.forms.resize(program.values.size());
   plan.forms[program.result].floats = true;
   FormsOf forms(&plan);

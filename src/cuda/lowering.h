@@ -57,9 +57,10 @@ struct LoweringPlan {
   const program::Program* program = nullptr;
   std::vector<Forms> forms;  // by value
   int32_t input_width = 0;   // of its InputOp; 0: it has none
+  const DeviceInfo* device = nullptr;
 };
-// kUnsupported names the operation that is not run, and what of it.
-Expected<LoweringPlan> PlanLowering(const program::Program& program);
+// kUnsupported names the operation that is not run, and what of it. Both must outlive the plan.
+Expected<LoweringPlan> PlanLowering(const program::Program& program, const DeviceInfo& device);
 
 // Bytes of input and activations together.
 uint64_t ActivationBytes(const LoweringPlan& plan, const Bucket& bucket);

@@ -5,6 +5,7 @@
 // Sources: arXiv 2511.10909 and 2512.07004, whose models were held against hardware.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace penstock::cuda {
@@ -19,7 +20,15 @@ inline constexpr TensorCore kAmpere = {8, 24};   // and Ada: a product of 16 is 
 enum class Operand { kBf16, kF16 };
 
 // The value of an operand.
-float OperandValue(uint16_t bits, Operand type);
+inline float OperandValue(uint16_t bits, Operand type) {
+  if (type == Operand::kBf16) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+  const uint32_t rest = static_cast<uint32_t>(bits & 0x7FFF) << 13;
+  if (rest >= 0x7C00U << 13) return std::bit_cast<float>(sign | 0x7F800000 | (rest & 0x7FFFFF));
+  // Bits of a float whose exponent is 112 too small, subnormal ones as well.
+  return std::bit_cast<float>(sign |
+                              std::bit_cast<uint32_t>(std::bit_cast<float>(rest) * 0x1p112F));
+}
 
 // c + sum of a[k] b[k], k < count, in one step. Where something is infinite or NaN: the plain sum.
 float MmaStep(const float* a, const float* b, float c, int count, int bits, Operand type);

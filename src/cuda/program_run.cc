@@ -26,7 +26,7 @@ Expected<std::unique_ptr<CudaProgramRun>> CudaProgramRun::Make(
     const RunOptions& options) {
   std::unique_ptr<CudaProgramRun> run(new CudaProgramRun(shared, options));
   for (const program::Program* const program : programs) {
-    PENSTOCK_ASSIGN_OR_RETURN(LoweringPlan plan, PlanLowering(*program));
+    PENSTOCK_ASSIGN_OR_RETURN(LoweringPlan plan, PlanLowering(*program, shared->device->info()));
     run->plans_.push_back(std::move(plan));
   }
   return run;

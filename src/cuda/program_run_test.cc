@@ -120,6 +120,21 @@ TEST_F(CudaRunTest, GraphsAreCapturedOnceABucketAndGiveTheSameBits) {
   EXPECT_EQ(device_->graphs(), 3u);
 }
 
+// The more multiprocessors a device has, the smaller are the tiles: other kernels run.
+TEST_F(CudaRunTest, LargeAndSmallTilesGiveTheSameBits) {
+  const std::vector<int32_t> lengths = {100, 7, 150};
+  Make();
+  std::vector<float> want;
+  for (const int32_t length : lengths) {
+    const auto one = Run({length});
+    want.insert(want.end(), one.begin(), one.end());
+  }
+  for (const int multiprocessors : {1, 4, 12, 1000}) {
+    Make({}, {.overlaps = true, .multiprocessors = multiprocessors});
+    EXPECT_EQ(Run(lengths), want) << multiprocessors;
+  }
+}
+
 TEST_F(CudaRunTest, TheGraphThatWasNotUsedForLongestGoes) {
   Make({.graphs_max = 2});
   ASSERT_TRUE(run_->Reserve(256, 1).ok());

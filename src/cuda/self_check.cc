@@ -142,9 +142,14 @@ std::vector<KernelLaunch> Gemm(KernelId id, Memory* memory, bool half) {
     if (gated) args.to.activation = Activation::kSilu;
     args.to.y = memory->Room<float>(kRows * kFeatures).on_device;
     args.to.y16 = memory->Room<uint16_t>(kRows * kStride).on_device;
-    launches.push_back(KernelLaunch::Of(id,
-                                        Blocks(gated ? 2 * kStride : kStride, row.tile_features),
-                                        Blocks(kRows, row.tile_rows), args));
+    const int blocks_x = Blocks(gated ? 2 * kStride : kStride, row.tile_features);
+    const int blocks_y = Blocks(kRows, row.tile_rows);
+    if (row.has_tile_map) {
+      const TileMap map = {args.x, kRows, kDepth, kDepth, row.tile_rows, {}};
+      launches.push_back(KernelLaunch::Of(id, 1, 1, GemmWgmmaArgs{map, args}));
+    } else {
+      launches.push_back(KernelLaunch::Of(id, blocks_x, blocks_y, args));
+    }
   }
   return launches;
 }
@@ -369,6 +374,7 @@ Expected<std::vector<KernelHash>> CheckKernelHashes(Device* device) {
   std::vector<KernelHash> results;
   for (size_t i = 0; i < kKernels; ++i) {
     const auto id = static_cast<KernelId>(i);
+    if (!device->info().Has(id)) continue;
     memory.Begin(id);
     const std::vector<KernelLaunch> launches = LaunchesOf(id, &memory);
     PENSTOCK_RETURN_IF_ERROR(memory.Run(launches).Annotate(RowOf(id).name));

@@ -17,7 +17,7 @@ struct KernelHash {
   bool ok() const { return hash == expected; }
 };
 
-// One for each kernel, in the order of KernelId. Takes 2 MB of the device, and 2 MB of pinned memory. Errors: the device's.
+// One for each kernel that the device has, in the order of KernelId. Takes 2 MB of the device, and 2 MB of pinned memory. Errors: the device's.
 Expected<std::vector<KernelHash>> CheckKernelHashes(Device* device);
 
 }  // namespace penstock::cuda

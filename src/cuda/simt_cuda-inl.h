@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "cuda/tile_map.h"
+
 #define SIMT_FN __device__ __forceinline__
 #define SIMT_KERNEL extern "C" __global__
 #define SIMT_UNROLL _Pragma("unroll")
@@ -13,6 +15,9 @@ namespace penstock::cuda::simt {
 
 struct alignas(16) Words {
   uint32_t w[4];
+};
+struct alignas(8) TwoWords {
+  uint32_t w[2];
 };
 
 SIMT_FN uint32_t SharedAddress(const void* at) {
@@ -143,6 +148,75 @@ SIMT_FN void CopyBulk(void* shared, const void* global, uint32_t bytes, Barrier*
       "l"(global), "r"(bytes), "r"(SharedAddress(barrier))
       : "memory");
 }
+SIMT_FN void CopyTile(void* shared, const TileMap& map, int column, int row, Barrier* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3}], [%4];" ::"r"(SharedAddress(shared)),
+      "l"(&map), "r"(column), "r"(row), "r"(SharedAddress(barrier))
+      : "memory");
+}
+#endif
+
+// --- Products of four warps ---------------------------------------------------------------------
+
+// What sm_90a alone has; kernels for others have empty bodies.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+inline constexpr bool kHasWgmma = true;
+// Rows of 128 bytes in the swizzle of 128 bytes, eight of them 1,024 bytes.
+SIMT_FN uint64_t TileDescriptor(const void* shared) {
+  return (SharedAddress(shared) & 0x3FFFF) >> 4 | uint64_t{1} << 16 | uint64_t{64} << 32 |
+         uint64_t{1} << 62;
+}
+SIMT_FN void WgmmaFence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+SIMT_FN void WgmmaCommit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int kGroups>
+SIMT_FN void WgmmaWait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
+}
+template <int kRegisters>
+SIMT_FN void GiveRegisters() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+SIMT_FN void TakeRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+// clang-format off
+#define PENSTOCK_D4(n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
+#define PENSTOCK_WGMMA(type)                                                                  \
+  asm volatile(                                                                               \
+      "{\n"                                                                                   \
+      ".reg .pred adds;\n"                                                                    \
+      "setp.ne.b32 adds, %98, 0;\n"                                                           \
+      "wgmma.mma_async.sync.aligned.m64n192k16.f32." type "." type " {"                       \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "      \
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "      \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "      \
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "      \
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"        \
+      "}, %96, %97, adds, 1, 1, 0, 0;\n"                                                      \
+      "}"                                                                                     \
+      : PENSTOCK_D4(0), PENSTOCK_D4(1), PENSTOCK_D4(2), PENSTOCK_D4(3),                       \
+        PENSTOCK_D4(4), PENSTOCK_D4(5), PENSTOCK_D4(6), PENSTOCK_D4(7),                       \
+        PENSTOCK_D4(8), PENSTOCK_D4(9), PENSTOCK_D4(10), PENSTOCK_D4(11),                     \
+        PENSTOCK_D4(12), PENSTOCK_D4(13), PENSTOCK_D4(14), PENSTOCK_D4(15),                   \
+        PENSTOCK_D4(16), PENSTOCK_D4(17), PENSTOCK_D4(18), PENSTOCK_D4(19),                   \
+        PENSTOCK_D4(20), PENSTOCK_D4(21), PENSTOCK_D4(22), PENSTOCK_D4(23)                    \
+      : "l"(x), "l"(w), "r"(static_cast<int>(adds)))
+// clang-format on
+template <bool kHalf>
+SIMT_FN void Wgmma(float (&d)[24][4], uint64_t x, uint64_t w, bool adds) {
+  if constexpr (kHalf) {
+    PENSTOCK_WGMMA("f16");
+  } else {
+    PENSTOCK_WGMMA("bf16");
+  }
+}
+#undef PENSTOCK_WGMMA
+#undef PENSTOCK_D4
+#else
+inline constexpr bool kHasWgmma = false;
 #endif
 
 // --- Memory -------------------------------------------------------------------------------------
@@ -151,6 +225,8 @@ SIMT_FN Words LoadShared16(const void* at) { return *static_cast<const Words*>(a
 SIMT_FN void StoreShared16(void* at, const Words& words) { *static_cast<Words*>(at) = words; }
 SIMT_FN Words Load16(const void* at) { return *static_cast<const Words*>(at); }
 SIMT_FN void Store16(void* at, const Words& words) { *static_cast<Words*>(at) = words; }
+SIMT_FN TwoWords Load8(const void* at) { return *static_cast<const TwoWords*>(at); }
+SIMT_FN void Store8(void* at, const TwoWords& words) { *static_cast<TwoWords*>(at) = words; }
 SIMT_FN Words LoadStream16(const void* at) {
   Words words;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -192,6 +268,7 @@ SIMT_FN void LaunchDependents() {
 
 // --- Numbers ------------------------------------------------------------------------------------
 
+SIMT_FN float Max(float a, float b) { return fmaxf(a, b); }
 SIMT_FN float Fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 SIMT_FN float Divide(float a, float b) { return __fdiv_rn(a, b); }
 SIMT_FN float Sqrt(float a) { return __fsqrt_rn(a); }

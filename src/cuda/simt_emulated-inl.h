@@ -22,6 +22,9 @@ namespace penstock::cuda::simt {
 struct alignas(16) Words {  // 16 bytes
   uint32_t w[4];
 };
+struct alignas(8) TwoWords {
+  uint32_t w[2];
+};
 
 // --- Places -------------------------------------------------------------------------------------
 
@@ -181,7 +184,7 @@ SIMT_FN void MmaHalf(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
 
 // 16 aligned bytes; not valid: zeros, and nothing is read.
 SIMT_FN void CopyAsync16(void* shared, const void* global, bool valid) {
-  emulator::CopyAsync(shared, global, 16, valid);
+  emulator::CopyAsync16(shared, global, valid);
 }
 SIMT_FN void CommitCopies() { emulator::CommitCopies(); }
 // This thread's copies but those of the last kGroups groups are there; for others after a barrier.
@@ -196,7 +199,8 @@ using Barrier = uint64_t;
 SIMT_FN void BarrierInit(Barrier* barrier, int arrivals) {
   emulator::BarrierInit(barrier, arrivals);
 }
-SIMT_FN void FenceBarrierInit() {}
+// Makes inits known to what copies; by the thread that did them.
+SIMT_FN void FenceBarrierInit() { emulator::FenceBarriers(); }
 SIMT_FN void BarrierArrive(Barrier* barrier) { emulator::BarrierArrive(barrier, 0); }
 // Arrives, and has the phase wait for `bytes` of copies.
 SIMT_FN void BarrierExpect(Barrier* barrier, uint32_t bytes) {
@@ -208,6 +212,64 @@ SIMT_FN void BarrierWait(Barrier* barrier, int parity) { emulator::BarrierWait(b
 SIMT_FN void CopyBulk(void* shared, const void* global, uint32_t bytes, Barrier* barrier) {
   emulator::CopyBulk(shared, global, bytes, barrier);
 }
+// The same for a tile from that column and row on: rows of 64 values, 128 bytes, whose 16-byte
+// columns change places: column c of row r lies at c ^ r % 8. Zeros beyond the matrix; all bytes of
+// the tile count.
+SIMT_FN void CopyTile(void* shared, const TileMap& map, int column, int row, Barrier* barrier) {
+  emulator::CopyTile(shared, map, column, row, barrier);
+}
+
+// --- Products of four warps ---------------------------------------------------------------------
+
+inline constexpr bool kHasWgmma = true;
+// Rows as CopyTile leaves them, 128 bytes from each to the next, eight at a multiple of 1,024; from
+// a multiple of 32 bytes of the row on.
+SIMT_FN uint64_t TileDescriptor(const void* shared) { return reinterpret_cast<uintptr_t>(shared); }
+// Before products whose sums the thread has read or written.
+SIMT_FN void WgmmaFence() {
+  emulator::MeetWarp("WgmmaFence", nullptr, [](void**) { emulator::FenceProducts(); });
+}
+// d[64][192] = x[64][16] w[192][16]^T, or += with `adds`; sums as mma_model.h has them. Warp i of
+// four has rows 16 i to 16 i + 15, of each 8 columns as Mma has them. Operands may be read and d
+// written at any time from the call until it is waited for.
+template <bool kHalf>
+SIMT_FN void Wgmma(float (&d)[24][4], uint64_t x, uint64_t w, bool adds) {
+  struct Slot {
+    float (*d)[4];
+    uint64_t x, w;
+    bool adds;
+    int warp;
+  } slot{d, x, w, adds, WarpIndex() % 4};
+  emulator::MeetWarp(kHalf ? "WgmmaHalf" : "Wgmma", &slot, [](void** lanes) {
+    const auto* const first = static_cast<const Slot*>(lanes[0]);
+    emulator::Product product = {.x = first->x + static_cast<uint64_t>(first->warp) * 16 * 128,
+                                 .w = first->w,
+                                 .adds = first->adds,
+                                 .type = kHalf ? Operand::kF16 : Operand::kBf16,
+                                 .d = {}};
+    for (size_t lane = 0; lane < emulator::kWarpThreads; ++lane) {
+      const auto* const one = static_cast<const Slot*>(lanes[lane]);
+      if (one->x != first->x || one->w != first->w || one->adds != first->adds) {
+        emulator::Fail("lanes of a product differ");
+      }
+      product.d[lane] = one->d;
+    }
+    emulator::StartProduct(product);
+  });
+}
+// Products so far are a group; all but the last kGroups groups have ended after the wait.
+SIMT_FN void WgmmaCommit() {
+  emulator::MeetWarp("WgmmaCommit", nullptr, [](void**) { emulator::CommitProducts(); });
+}
+template <int kGroups>
+SIMT_FN void WgmmaWait() {
+  emulator::MeetWarp("WgmmaWait", nullptr, [](void**) { emulator::FinishProducts(kGroups); });
+}
+// Four warps share their registers out anew.
+template <int kRegisters>
+SIMT_FN void GiveRegisters() {}
+template <int kRegisters>
+SIMT_FN void TakeRegisters() {}
 
 // --- Memory -------------------------------------------------------------------------------------
 
@@ -231,6 +293,12 @@ SIMT_FN void Store16(void* at, const Words& words) {
   emulator::CountGlobal(at);
   std::memcpy(at, &words, sizeof(words));
 }
+SIMT_FN TwoWords Load8(const void* at) {
+  TwoWords words;
+  std::memcpy(&words, at, sizeof(words));
+  return words;
+}
+SIMT_FN void Store8(void* at, const TwoWords& words) { std::memcpy(at, &words, sizeof(words)); }
 // Weights: read once, and not written while a kernel runs.
 SIMT_FN Words LoadStream16(const void* at) { return Load16(at); }
 SIMT_FN void PrefetchL2(const void*, uint32_t) {}
@@ -255,6 +323,8 @@ SIMT_FN void LaunchDependents() {}
 
 // --- Numbers ------------------------------------------------------------------------------------
 
+// The number, where one of them is NaN.
+SIMT_FN float Max(float a, float b) { return std::fmax(a, b); }
 SIMT_FN float Fma(float a, float b, float c) { return std::fma(a, b, c); }
 SIMT_FN float Divide(float a, float b) { return a / b; }
 SIMT_FN float Sqrt(float a) { return std::sqrt(a); }

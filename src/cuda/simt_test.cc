@@ -226,27 +226,37 @@ double Ulps(float got, double want) {
 }
 
 TEST_F(SimtTest, FunctionsAreNearTheirValues) {
-  double exp = 0, tanh = 0, sigmoid = 0, rsqrt = 0;
-  for (float x = -104; x < 89; x += 0.00317F) {
-    if (x > -87.3F && x < 88.7F) exp = std::max(exp, Ulps(simt::Exp(x), std::exp(double{x})));
+  double exp = 0, exp2 = 0, sigmoid = 0, rsqrt = 0, reciprocal = 0, gelu = 0;
+  for (float x = -87; x < 88; x += 0.00317F) {
+    exp = std::max(exp, Ulps(simt::Exp(x), std::exp(double{x})));
+    exp2 = std::max(exp2, Ulps(simt::Exp2(x), std::exp2(double{x})));
     if (std::fabs(x) < 20) {
-      tanh = std::max(tanh, Ulps(simt::Tanh(x), std::tanh(double{x})));
       sigmoid = std::max(sigmoid, Ulps(simt::Sigmoid(x), 1 / (1 + std::exp(-double{x}))));
+      const double want = 0.5 * x * std::erfc(-double{x} / std::sqrt(2.0));
+      gelu = std::max(gelu, std::fabs(simt::Gelu(x) - want) / (1 + std::fabs(want)));
     }
     if (x > 0) rsqrt = std::max(rsqrt, Ulps(simt::Rsqrt(x), 1 / std::sqrt(double{x})));
+    if (x >= 1) reciprocal = std::max(reciprocal, Ulps(simt::Reciprocal(x), 1 / double{x}));
+  }
+  for (float x = 1; x < 2; x += 1e-5F) {
+    reciprocal = std::max(reciprocal, Ulps(simt::Reciprocal(x), 1 / double{x}));
   }
   EXPECT_LE(exp, 2.0);
-  EXPECT_LE(tanh, 4.0);
+  EXPECT_LE(exp2, 3.0);
   EXPECT_LE(sigmoid, 4.0);
   EXPECT_LE(rsqrt, 1.5);
-  for (float x = -5; x < 5; x += 0.001F) EXPECT_NEAR(simt::Erf(x), std::erf(double{x}), 5e-7);
+  EXPECT_LE(reciprocal, 2.0);
+  EXPECT_LE(gelu, 1e-7);
   EXPECT_EQ(simt::Exp(0), 1.0F);
-  EXPECT_EQ(simt::Exp(-200), 0.0F);
-  EXPECT_EQ(simt::Exp(89), INFINITY);
   EXPECT_TRUE(std::isnan(simt::Exp(NAN)));
-  EXPECT_NEAR(simt::Exp(-100), std::exp(-100.0), 1e-45);
-  EXPECT_EQ(simt::Tanh(-30), -1.0F);
-  EXPECT_EQ(simt::Tanh(1e-20F), 1e-20F);
+  EXPECT_NEAR(simt::Reciprocal(0x1p125F), 0x1p-125F, 0x1p-147F);
+  EXPECT_LT(simt::Sigmoid(-INFINITY), 1e-37F);
+  EXPECT_EQ(simt::Sigmoid(INFINITY), 1.0F);
+  EXPECT_TRUE(std::isnan(simt::Sigmoid(NAN)));
+  EXPECT_EQ(simt::Gelu(INFINITY), INFINITY);
+  EXPECT_EQ(simt::Gelu(70000.0F), 70000.0F);
+  EXPECT_NEAR(simt::Gelu(-INFINITY), 0, 1e-16);
+  EXPECT_TRUE(std::isnan(simt::Gelu(NAN)));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "cpu/self_check.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/device_driver.h"
+#include "cuda/kernel_times.h"
 #include "cuda/self_check.h"
 
 namespace penstock::devices {
@@ -24,6 +25,8 @@ struct DeviceRow {
   bool automatic;  // taken where none is named
   Expected<std::unique_ptr<program::Backend>> (*make)(const DeviceOptions& options, int number);
   Expected<std::vector<program::KernelDifference>> (*check_kernels)(int number);
+  Expected<std::vector<program::KernelTime>> (*time_kernels)(
+      int number, const program::KernelTimeOptions& options);
 };
 
 constexpr uint32_t kNumberMax = 63;
@@ -45,15 +48,27 @@ Expected<std::vector<program::KernelDifference>> CheckGpu(int number) {
   return all;
 }
 
+Expected<std::vector<program::KernelTime>> TimeGpu(int number,
+                                                   const program::KernelTimeOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::unique_ptr<cuda::Device> device,
+                            cuda::OpenDriverDevice({.number = number}));
+  return cuda::TimeKernels(device.get(), options);
+}
+
 // The host first, the best one last.
 constexpr DeviceRow kDevices[] = {
     {"cpu", false, true,
      [](const DeviceOptions& options, int) {
        return cpu::NewCpuBackend({options.threads, options.pin, options.isa});
      },
-     [](int) { return Expected<std::vector<program::KernelDifference>>(cpu::CheckKernels()); }},
+     [](int) { return Expected<std::vector<program::KernelDifference>>(cpu::CheckKernels()); },
+     [](int, const program::KernelTimeOptions&) -> Expected<std::vector<program::KernelTime>> {
+       return Status::Unsupported(
+           "kernels of the CPU are timed by `penstock-lab kernels`, those of a GPU with --device "
+           "cuda");
+     }},
     // Named only: nothing of it has been measured on a GPU.
-    {"cuda", true, false, NewGpu, CheckGpu},
+    {"cuda", true, false, NewGpu, CheckGpu, TimeGpu},
 };
 
 struct NumberedDevice {
@@ -144,6 +159,12 @@ Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes) {
 Expected<std::vector<program::KernelDifference>> CheckKernels(const std::string& device) {
   PENSTOCK_ASSIGN_OR_RETURN(const NumberedDevice found, FindDevice(device));
   return found.row->check_kernels(found.number);
+}
+
+Expected<std::vector<program::KernelTime>> TimeKernels(const std::string& device,
+                                                       const program::KernelTimeOptions& options) {
+  PENSTOCK_ASSIGN_OR_RETURN(const NumberedDevice found, FindDevice(device));
+  return found.row->time_kernels(found.number, options);
 }
 
 }  // namespace penstock::devices

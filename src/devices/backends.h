@@ -11,6 +11,7 @@
 #include "devices/devices.h"
 #include "program/backend.h"
 #include "program/kernel_difference.h"
+#include "program/kernel_time.h"
 
 namespace penstock::devices {
 
@@ -48,5 +49,9 @@ Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes);
 // Each kernel of a device (kAuto: those that are taken where none is named) beside plain arithmetic,
 // or, of a GPU, its bits beside the emulator's. Errors: those of ParseDevice, and of the device.
 Expected<std::vector<program::KernelDifference>> CheckKernels(const std::string& device);
+
+// What each kernel of a device that is not the host takes. kUnsupported: it is the host.
+Expected<std::vector<program::KernelTime>> TimeKernels(const std::string& device,
+                                                       const program::KernelTimeOptions& options);
 
 }  // namespace penstock::devices

@@ -498,7 +498,8 @@ std::vector<Registry::DeviceMemory> Registry::MemoryOfDevices() const {
   std::vector<DeviceMemory> all;
   for (const devices::Device& device : impl_->devices.list()) {
     all.push_back({device.name, device.memory_bytes, impl_->TakenBytes(device),
-                   device.backend != nullptr ? device.backend->counters() : nullptr});
+                   device.backend != nullptr ? device.backend->counters() : nullptr,
+                   impl_->HealthOf(device).message()});
   }
   return all;
 }

@@ -291,6 +291,7 @@ class Registry {
     uint64_t budget_bytes = 0;  // 0: not bounded
     uint64_t used_bytes = 0;    // what its models may take at most, as charged to the budget
     std::shared_ptr<const program::DeviceCounters> counters;  // null: of the host
+    std::string lost;                                         // why it is lost, or empty
   };
   // The host first.
   std::vector<DeviceMemory> MemoryOfDevices() const;

@@ -110,6 +110,7 @@ std::string PrintStats(const api::Stats& stats, bool stage_timers) {
       json.Field("copied_in_bytes", work->bytes_in).Field("copied_out_bytes", work->bytes_out);
       json.Field("graphs", work->graphs).Field("graph_captures", work->graph_captures);
     }
+    if (!device.lost.empty()) json.Field("lost", device.lost);
     json.EndObject();
   }
   json.EndArray().Key("tokenization").BeginObject();

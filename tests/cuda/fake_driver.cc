@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "cuda/device_emulated.h"
 #include "cuda/driver_api.h"
@@ -44,6 +45,10 @@ Result Do(Function&& function) {
   return status.code() == penstock::StatusCode::kResourceExhausted ? kOutOfMemory : kLaunchFailed;
 }
 
+// What was put into the stream last, and launches that began before the one before had ended.
+bool behind_kernel = false;
+int overlaps_seen = 0;
+
 // Handles are numbers.
 template <typename Handle>
 Handle HandleOf(uint64_t number) {
@@ -58,6 +63,8 @@ std::byte* BytesAt(Pointer at) { return reinterpret_cast<std::byte*>(at); }
 }  // namespace
 
 extern "C" {
+
+int FakeDriverOverlaps() { return overlaps_seen; }
 
 Result cuInit(unsigned) { return Setting("PENSTOCK_FAKE_GPUS", 1) > 0 ? kSuccess : kNoDevice; }
 Result cuGetErrorString(Result, const char** text) {
@@ -86,8 +93,10 @@ Result cuDeviceGetAttribute(int* value, int attribute, DeviceNumber) {
     *value = capability / 10;
   } else if (attribute == kCapabilityMinor) {
     *value = capability % 10;
+  } else if (attribute == kMultiprocessorCount) {
+    *value = Gpu().info().multiprocessors;
   } else {
-    *value = 1;
+    *value = 1000;  // clocks and bus
   }
   return kSuccess;
 }
@@ -130,9 +139,11 @@ Result cuMemFreeHost(void* at) {
   return kSuccess;
 }
 Result cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t bytes, Stream) {
+  behind_kernel = false;
   return Do([&] { return Gpu().CopyIn(BytesAt(to), static_cast<const std::byte*>(from), bytes); });
 }
 Result cuMemcpyDtoHAsync_v2(void* to, Pointer from, size_t bytes, Stream) {
+  behind_kernel = false;
   return Do([&] { return Gpu().CopyOut(static_cast<std::byte*>(to), BytesAt(from), bytes); });
 }
 
@@ -166,26 +177,54 @@ Result cuModuleGetFunction(Function* function, Module, const char* name) {
   return kInvalidValue;
 }
 Result cuFuncSetAttribute(Function, int, int) { return kSuccess; }
-Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                      Stream, void** arguments, void** extra) {
+Result cuLaunchKernelEx(const LaunchConfig* config, Function function, void** arguments,
+                        void** extra) {
   KernelLaunch launch;
   launch.kernel = static_cast<KernelId>(NumberOf(function) - 1);
-  launch.grid_x = static_cast<int>(grid_x);
-  launch.grid_y = static_cast<int>(grid_y);
+  launch.grid_x = static_cast<int>(config->grid_x);
+  launch.grid_y = static_cast<int>(config->grid_y);
   const KernelRow& row = RowOf(launch.kernel);
-  const bool fits = grid_z == 1 && block_y == 1 && block_z == 1 && extra == nullptr &&
-                    static_cast<int>(block_x) == row.threads &&
-                    static_cast<int>(shared_bytes) == row.shared_bytes;
+  const bool overlaps = config->attribute_count == 1;
+  const bool may_overlap = std::exchange(behind_kernel, true);
+  const bool fits = config->grid_z == 1 && config->block_y == 1 && config->block_z == 1 &&
+                    extra == nullptr && static_cast<int>(config->block_x) == row.threads &&
+                    static_cast<int>(config->shared_bytes) == row.shared_bytes &&
+                    config->attribute_count <= 1 &&
+                    (!overlaps || (config->attributes[0].id == kProgrammaticSerialization &&
+                                   config->attributes[0].value.allowed == 1 && may_overlap &&
+                                   Setting("PENSTOCK_FAKE_CAPABILITY", 90) >= 90));
   if (!fits) return kInvalidValue;
+  overlaps_seen += overlaps ? 1 : 0;
   std::memcpy(launch.args.data(), arguments[0], row.args_bytes);
   return Do([&] { return Gpu().Launch(launch); });
 }
 
+// As the emulator knows it.
+Result cuTensorMapEncodeTiled(void* to, int type, unsigned rank, void* data, const uint64_t* sizes,
+                              const uint64_t* strides, const uint32_t* tile, const uint32_t* steps,
+                              int interleave, int swizzle, int promotion, int fill) {
+  const bool aligned = reinterpret_cast<uintptr_t>(to) % 64 == 0 &&
+                       reinterpret_cast<uintptr_t>(data) % 16 == 0 && strides[0] % 16 == 0;
+  const bool fits = aligned && type == kUint16 && rank == 2 && tile[0] == 64 && tile[1] <= 256 &&
+                    steps[0] == 1 && steps[1] == 1 && interleave == 0 && swizzle == kSwizzle128 &&
+                    promotion == kPromote256 && fill == 0;
+  if (!fits) return kInvalidValue;
+  TileMap map = {};
+  map.data = static_cast<const uint16_t*>(data);
+  map.rows = static_cast<int>(sizes[1]);
+  map.width = static_cast<int>(sizes[0]);
+  map.stride = static_cast<int>(strides[0] / sizeof(uint16_t));
+  map.tile_rows = static_cast<int>(tile[1]);
+  std::memcpy(to, &map, sizeof(map));
+  return kSuccess;
+}
+
 Result cuStreamBeginCapture_v2(Stream, int) {
+  behind_kernel = false;
   return Do([] { return Gpu().BeginCapture(); });
 }
 Result cuStreamEndCapture(Stream, Graph* graph) {
+  behind_kernel = false;
   return Do([&] {
     const auto made = Gpu().EndCapture();
     if (made.ok()) *graph = HandleOf<Graph>(static_cast<uint64_t>(*made));
@@ -198,6 +237,7 @@ Result cuGraphInstantiateWithFlags(GraphExec* made, Graph graph, unsigned long l
 }
 Result cuGraphDestroy(Graph) { return kSuccess; }
 Result cuGraphLaunch(GraphExec graph, Stream) {
+  behind_kernel = false;
   return Do([&] { return Gpu().Replay(GraphId{NumberOf(graph)}); });
 }
 Result cuGraphExecDestroy(GraphExec graph) {
@@ -217,6 +257,7 @@ Result cuEventDestroy_v2(Event event) {
   return kSuccess;
 }
 Result cuEventRecord(Event event, Stream) {
+  behind_kernel = false;
   return Do([&] { return Gpu().Record(EventId{NumberOf(event)}); });
 }
 Result cuEventSynchronize(Event event) {

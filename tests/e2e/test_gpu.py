@@ -151,10 +151,11 @@ def test_gpu_check_takes_all_its_steps_on_the_emulated_gpu(gpu, tmp_path):
     assert record["dry_run"] and not record["failed"]
     rows = {(row["step"], row["what"]): row["figure"] for row in record["rows"]}
     figures = [row["figure"] for row in record["rows"]]
-    assert "ok: 22 kernels have the bits of the emulator" in figures
+    assert "ok: 24 kernels have the bits of the emulator" in figures
     assert rows["goldens", "a text alone and among others"] == "the same bits"
     assert rows["load", "memory after the model was unloaded, twice"] == "0, 0 MiB"
     assert any(what.startswith("reindex.") for _, what in rows)
+    assert any(what.startswith("gemm_wgmma_f16 qkv") for step, what in rows if step == "times")
     assert "dry run" in (tmp_path / "table.md").read_text().split("\n")[0]
 
 
@@ -162,9 +163,23 @@ def test_doctor_checks_every_kernel_and_the_types_of_a_gpu(gpu):
     done = penstock("doctor", "--device", "cuda", "--model", GOLDEN / EMBED, "--accuracy-texts", "4", env=environment())
     told = done.stdout.decode()
     assert done.returncode == 0, told
-    assert "22 kernels have the bits of the emulator" in told
+    assert "24 kernels have the bits of the emulator" in told
     assert "f16: cosine mean 0.9999" in told or "f16: cosine mean 1.0" in told
     assert "int8 is not for this model" in told
+
+
+def test_bench_kernels_times_those_of_a_gpu(gpu, tmp_path):
+    found = tmp_path / "times.json"
+    some = ("--width=64", "--tokens", "20", "--launches", "1", "--rounds", "1", "--json", found)
+    done = penstock("bench", "kernels", *some, "--device", "cuda", env=environment())
+    assert done.returncode == 0, done.stderr
+    assert "attention_64_f16" in done.stdout.decode() and "no rows: a node of a graph" in done.stdout.decode()
+    names = {json.loads(line)["name"] for line in found.read_text().splitlines()}
+    assert names == {"kernels.us", "kernels.floor_share"}
+    done = penstock("bench", "kernels", env=environment())
+    assert done.returncode != 0 and b"penstock-lab kernels" in done.stderr
+    done = penstock("bench", "kernels", "--device", "cuda", "--width", "100", env=environment())
+    assert done.returncode != 0 and b"--width: not a multiple of 64" in done.stderr
 
 
 def test_what_it_does_not_run_is_refused_by_name(gpu):

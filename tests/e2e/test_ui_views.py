@@ -1,8 +1,11 @@
-"""The page's views, in headless Chromium: Back and addresses, tiles, the choice of models, failed answers, models
-that are added, and the search over passages."""
+"""The page's views, in headless Chromium: Back and addresses, tiles, GPUs, the choice of models, failed answers,
+models that are added, and the search over passages."""
+import pathlib
+import re
+
 import pytest
 
-from conftest import EMBED, GOLDEN, clean_environment
+from conftest import EMBED, GOLDEN, binary, clean_environment, model_args, run
 from fake_hub import FakeHub
 
 selenium = pytest.importorskip("selenium")
@@ -10,7 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from ui_page import CHROMIUM, DRIVER, Page, chat_folder, driver, page, ui_server  # noqa: F401
+from ui_page import CHROMIUM, DRIVER, Page, chat_folder, driver, embed, page, ui_server  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="CHROMIUM IS NOT HERE: tools/install_deps.sh ui")
 
@@ -83,6 +86,109 @@ def test_tiles_wrap_evenly(page, width, rows):
     page.until(lambda: [len(row) for row in tops().values()] == rows, f"rows of {rows}, not {tops()}")
     widths = [one for row in tops().values() for one in row]
     assert max(widths) - min(widths) < 1.5
+
+
+# ---- GPUs
+@pytest.fixture
+def gpu_env():
+    """The environment of a server with the emulated GPU."""
+    fake = pathlib.Path(binary()).resolve().parent / "libfake_cuda_driver.so"
+    if not fake.is_file():
+        pytest.skip(f"{fake} IS NOT BUILT")
+    env = clean_environment(PENSTOCK_CUDA_DRIVER=str(fake))
+    probe = run("embed", "--device", "cuda", "--model", GOLDEN / EMBED, stdin=b"a dog", env=env, check=False)
+    if b"without kernels" in probe.stderr:
+        pytest.skip("THE PROGRAM WAS BUILT WITHOUT NVCC: it has no kernels")
+    assert probe.returncode == 0, probe.stderr.decode()
+    return env
+
+
+def memory_text(page, device):
+    sizes = [device["memory_used_bytes"], device["memory_budget_bytes"]]
+    used, budget = page.driver.execute_script("return import('./ui/dom.js').then(({bytes}) => arguments[0].map(bytes))", sizes)
+    return f"{used} of {budget}"
+
+
+def test_a_gpu_is_shown_beside_the_host(driver, start, gpu_env):
+    server = start(*model_args(("embed", EMBED), ("other", EMBED)), "--device", "embed=cuda", env=gpu_env)
+    driver.get_log("browser")  # of the test before
+    page = Page(driver, server)
+    page.live()
+    page.until(lambda: page.one("#devices").is_displayed(), "the devices")
+
+    def row(name):
+        return page.one(f"#devices [data-device='{name}']")
+
+    def facts():
+        return dict(zip(*([one.text for one in row("cuda").find_elements(By.TAG_NAME, tag)] for tag in ("dt", "dd"))))
+
+    page.until(lambda: embed(server) or re.fullmatch(r"[1-9][\d.,]* (B|KiB)/s", facts()["Copied to it"]), "what is copied")
+    page.until(lambda: embed(server) or re.fullmatch(r"[1-9][\d.,]* (B|KiB)/s", facts()["Copied from it"]), "what is copied back")
+    assert re.fullmatch(r"\d+(\.\d)? %", facts()["Busy"])
+    host, gpu = server.get("/v1/stats").json()["devices"]
+    assert gpu["graphs"] > 0 and gpu["memory_used_bytes"] > 0
+    graphs = f"{gpu['graphs']} kept, {gpu['graph_captures']} captured"
+    page.until(lambda: facts()["Graphs"] == graphs, graphs)
+    memory = [memory_text(page, device) for device in (host, gpu)]
+    assert row("cuda").text.split("\n")[:2] == ["cuda", f"memory of models: {memory[1]}"]
+    assert row("cpu").text.split("\n") == ["cpu", f"memory of models: {memory[0]}"]  # and none of the GPU's facts
+    by_class = next(one for one in page.all(".chart") if one.text.startswith("Memory by class"))
+    assert "on all devices" in by_class.text
+
+    page.tab("models")
+    page.until(lambda: page.all("article.model"), "the models")
+    page.until(lambda: f"2 of 2 loaded, {memory[0]} on cpu, {memory[1]} on cuda" in page.one("#models").text, "memory by place")
+    assert "on cuda" in page.model("embed").text and "on cpu" in page.model("other").text
+    assert not page.errors()
+
+
+def test_figures_of_a_gpu_are_of_the_time_between_two_events(page):
+    show = """const [before, stats] = arguments;
+        return import('./ui/devices.js').then(({deviceCard}) => {
+          const card = deviceCard();
+          card.update(stats, before);
+          return [...card.node.querySelectorAll('.list dd, .list .when')].map((one) => one.textContent); })"""
+
+    def gpu(busy_s, copied_in, copied_out, uptime_s, device="cuda"):
+        return {"uptime_s": uptime_s, "devices": [
+            {"device": device, "memory_budget_bytes": 0, "memory_used_bytes": 3 << 20, "busy_s": busy_s,
+             "copied_in_bytes": copied_in, "copied_out_bytes": copied_out, "graphs": 7, "graph_captures": 12_345}]}
+
+    def shown(before, stats):
+        return page.driver.execute_script(show, before, stats)
+
+    memory, graphs = "memory of models: 3 MiB", "7 kept, 12.3k captured"
+    begin = gpu(10, 1000, 0, 100)
+    assert shown(begin, gpu(10.5, 1000 + 4096, 300, 102)) == [memory, "25 %", "2 KiB/s", "150 B/s", graphs]
+    assert shown(begin, gpu(13, 1000, 0, 101)) == [memory, "100 %", "0 B/s", "0 B/s", graphs]  # a batch of three seconds
+    for unknown in (None, gpu(10, 1000, 0, 100, device="cuda:1")):
+        assert shown(unknown, gpu(10.5, 1000, 0, 102)) == [memory, "–", "–", "–", graphs]
+
+
+def test_a_lost_gpu_is_marked(driver, start, gpu_env):
+    server = start(*model_args(("embed", EMBED), ("other", EMBED)), "--device", "embed=cuda",
+                   env={**gpu_env, "PENSTOCK_FAKE_LOST": "1500"})
+    page = Page(driver, server)
+    page.live()
+    page.until(lambda: page.one("#devices").is_displayed(), "the devices")
+    assert not page.one("#devices .state").is_displayed()
+    for _ in range(1000):
+        if server.post("/v1/embeddings", {"model": "embed", "input": ["a dog"]}).status_code != 200:
+            break
+    gpu = page.one("#devices [data-device=cuda]")
+    page.until(lambda: "the GPU is lost" in gpu.text, "the reason")
+    assert gpu.find_element(By.CSS_SELECTOR, ".state").text == "lost"
+    assert "lost" not in page.one("#devices [data-device=cpu]").text
+
+
+def test_without_a_gpu_nothing_is_said_of_devices(page):
+    page.live()
+    page.until(lambda: page.one("#bottleneck-name").text, "the first statistics")
+    assert not page.one("#devices").is_displayed()
+    assert "device" not in page.one("#live").text.lower()
+    page.tab("models")
+    page.until(lambda: page.all("article.model"), "the models")
+    assert "cpu" not in page.one("#models").text
 
 
 def test_a_part_begins_with_the_model_that_fits_best(page):

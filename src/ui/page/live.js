@@ -2,6 +2,7 @@
 import {$, h, setText, number, ms, bytes, percent, seconds, clock, NONE} from './dom.js';
 import {events, isRefused, postJson} from './api.js';
 import {Chart} from './chart.js';
+import {deviceCard, hasGpu} from './devices.js';
 
 // The stages of a request in their order, with the colours that all tabs use for them: transport
 // is grey, text work amber, waiting rose, the model's work blue and green.
@@ -27,6 +28,7 @@ let abort = null;
 let wake = () => {};
 let failures = 0;
 let draw = () => {};
+let before = null, latest = null;  // the last two answers of /v1/stats of this connection
 
 const at = (name) => (point) => point.values[index[name]] ?? null;
 
@@ -61,6 +63,7 @@ function beginHistory(value) {
   feed.limits = value.limits;
   feed.version = value.version;
   feed.points = [];
+  before = latest = null;
   value.points.forEach(take);
   setText($('version'), value.version);
 }
@@ -69,7 +72,7 @@ function receive(event, value) {
   failures = 0;
   if (event === 'history') return beginHistory(value);
   if (event === 'point') take(value);
-  if (event === 'stats') feed.stats = value;
+  if (event === 'stats') [before, latest, feed.stats] = [latest, value, value];
   linkUp();
   if (event === 'stats' && !feed.paused) draw();
 }
@@ -156,9 +159,10 @@ const TILES = [
    (p) => `of ${feed.limits.processors} · ${bytes(at('resident_bytes')(p))} RAM`],
 ];
 
+// The budget of all classes; 0: there is none, or models lie on GPUs too, which have their own.
 function budget() {
   const {models_bytes, requests_bytes, caches_bytes} = feed.limits;
-  return models_bytes ? models_bytes + requests_bytes + caches_bytes : 0;
+  return models_bytes && !hasGpu(feed.stats) ? models_bytes + requests_bytes + caches_bytes : 0;
 }
 const MEMORY = ['weights_bytes', 'activations_bytes', 'kv_bytes', 'requests_bytes', 'caches_bytes'];
 const memory = (point) => MEMORY.reduce((sum, name) => sum + at(name)(point), 0);
@@ -197,7 +201,7 @@ function charts() {
                series: [line('busy', 'blue', 'processors')]}),
     new Chart({title: 'Memory by class', stacked: true, format: bytes, binary: true,
                limit: () => (feed.points.length && memory(feed.points[feed.points.length - 1]) > 0.4 * budget() ? budget() : 0),
-               note: (p) => (budget() ? `${bytes(memory(p))} of ${bytes(budget())}` : bytes(memory(p))),
+               note: (p) => bytes(memory(p)) + (budget() ? ` of ${bytes(budget())}` : hasGpu(feed.stats) ? ' on all devices' : ''),
                series: [line('weights', 'blue', 'weights_bytes'), line('activations', 'violet', 'activations_bytes'),
                         line('keys and values', 'teal', 'kv_bytes'), line('requests', 'rose', 'requests_bytes'),
                         line('caches', 'amber', 'caches_bytes')]}),
@@ -298,13 +302,14 @@ export function makeLive(root, say) {
   };
   new ResizeObserver(wrap).observe(strip);
   const stages = bottleneckCard();
+  const devices = deviceCard();
   const pictures = charts();
   const [byStage, latency, ...others] = pictures.map((chart) => chart.node);
   root.append(
     h('div', {class: 'head page'}, h('h2', {}, 'The last five minutes'), h('div', {class: 'row'}, pause, reset)),
     strip,
     h('div', {class: 'timing'}, stages.node, byStage, latency),
-    h('div', {class: 'cards'}, others));
+    h('div', {class: 'cards'}, devices.node, others));
   draw = () => {
     if (root.hidden || document.hidden) return;
     const point = feed.points[feed.points.length - 1];
@@ -317,6 +322,7 @@ export function makeLive(root, say) {
       }
     }
     stages.update();
+    devices.update(feed.stats, before);
     for (const chart of pictures) chart.update(feed.points);
   };
   const show = () => !feed.paused && draw();

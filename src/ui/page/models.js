@@ -1,6 +1,7 @@
 // The tab "Models": what is served, where it stands, and what an administrator may do with it.
 import {h, setText, number, bytes, seconds, percent, ms, NONE} from './dom.js';
 import {getJson, poller, postJson} from './api.js';
+import {hasGpu, memoryOf} from './devices.js';
 import {feed} from './live.js';
 import {makePull} from './pull.js';
 
@@ -38,6 +39,12 @@ function limitsOf(model) {
   return model.max_batch_size ? `${number(model.max_batch_size)} rows a batch` : 'no batches';
 }
 
+// What all models take: by device, where there is a GPU, else `total` bytes of the host's memory.
+function allMemory(total) {
+  if (hasGpu(feed.stats)) return feed.stats.devices.map((one) => `${memoryOf(one)} on ${one.device}`).join(', ');
+  return bytes(total) + (feed.limits.models_bytes ? ` of ${bytes(feed.limits.models_bytes)}` : '');
+}
+
 // One model. Its elements stay, so that the focus stays where it is.
 class Card {
   constructor(id, act) {
@@ -66,7 +73,7 @@ class Card {
   update(model, stats) {
     const life = model.lifecycle;
     setText(this.kind, [model.task || 'unknown task', model.platform, model.dtype, model.aliases.length ? `also ${model.aliases.join(', ')}` : '',
-                        life.version ? `version ${life.version}` : '', life.pinned ? 'pinned' : ''].filter(Boolean).join(' · '));
+                        life.version ? `version ${life.version}` : '', stats && hasGpu(feed.stats) ? `on ${stats.device}` : '', life.pinned ? 'pinned' : ''].filter(Boolean).join(' · '));
     this.state.dataset.state = life.state;
     setText(this.state.lastElementChild, NAMES[life.state] || life.state);
     const loading = BUSY.includes(life.state);
@@ -129,8 +136,7 @@ export function makeModels(root, say) {
       total += memory(model).total;
     }
     const loaded = models.filter((model) => LOADED.includes(model.lifecycle.state)).length;
-    const limit = feed.limits.models_bytes ? ` of ${bytes(feed.limits.models_bytes)}` : '';
-    setText(summary, `${loaded} of ${models.length} loaded, ${bytes(total)}${limit}`);
+    setText(summary, `${loaded} of ${models.length} loaded, ${allMemory(total)}`);
   }
 
   async function read() {
