@@ -18,40 +18,63 @@ struct RowKernel {
   static SIMT_FN int Row() { return simt::BlockX() * kTileRows + simt::WarpIndex(); }
 };
 
-// Sums of a row, the same in all lanes.
-template <typename Term>
-SIMT_FN float RowSum(int width, Term&& term) {
-  float sum = 0;
-  for (int i = simt::Lane(); i < width; i += 32) sum += term(i);
-  return simt::WarpSum(sum);
-}
-
 SIMT_FN uint16_t Operand16(float value, bool half) {
   return static_cast<uint16_t>(PackOperands(value, 0, half));
 }
 
+// A lane's values of a row: the first ones are held, and so read once, all of them at a time.
+struct RowValues {
+  static constexpr int kHeld = 32;
+
+  const float* row;
+  int width;
+  float held[kHeld];
+
+  SIMT_FN RowValues(const float* row_in, int width_in) : row(row_in), width(width_in) {
+    SIMT_UNROLL
+    for (int n = 0; n < kHeld; ++n) {
+      const int i = n * 32 + simt::Lane();
+      held[n] = i < width ? row[i] : 0.0F;
+    }
+  }
+  // Calls f(i, value) for each column i of the lane, in their order.
+  template <typename Function>
+  SIMT_FN void Each(Function&& f) const {
+    SIMT_UNROLL
+    for (int n = 0; n < kHeld; ++n) {
+      const int i = n * 32 + simt::Lane();
+      if (i < width) f(i, held[n]);
+    }
+    for (int i = kHeld * 32 + simt::Lane(); i < width; i += 32) f(i, row[i]);
+  }
+  // The sum of term(value) over the row, the same in all lanes.
+  template <typename Term>
+  SIMT_FN float Sum(Term&& term) const {
+    float sum = 0;
+    Each([&](int, float value) { sum += term(value); });
+    return simt::WarpSum(sum);
+  }
+};
+
 SIMT_FN void NormRow(const NormArgs& a, int row) {
-  const float* const x = a.x + static_cast<int64_t>(row) * a.width;
+  const RowValues x(a.x + static_cast<int64_t>(row) * a.width, a.width);
   float mean = 0, factor = 1;
   if (a.gamma != nullptr) {
     const float count = static_cast<float>(a.width);
-    if (!a.rms) mean = simt::Divide(RowSum(a.width, [&](int i) { return x[i]; }), count);
-    const float square = RowSum(a.width, [&](int i) { return (x[i] - mean) * (x[i] - mean); });
+    if (!a.rms) mean = simt::Divide(x.Sum([](float value) { return value; }), count);
+    const float square = x.Sum([&](float value) { return (value - mean) * (value - mean); });
     factor = simt::Rsqrt(simt::Divide(square, count) + a.epsilon);
   }
-  const int end = a.y16 != nullptr && a.stride16 > a.width ? a.stride16 : a.width;
-  for (int i = simt::Lane(); i < end; i += 32) {
-    float value = 0;
-    if (i < a.width) {
-      value = x[i];
-      if (a.gamma != nullptr) value = (value - mean) * factor * a.gamma[i];
-      if (a.beta != nullptr) value += a.beta[i];
-      if (a.y != nullptr) a.y[static_cast<int64_t>(row) * a.width + i] = value;
-    }
-    if (a.y16 != nullptr) {
-      a.y16[static_cast<int64_t>(row) * a.stride16 + i] = Operand16(value, a.half);
-    }
-  }
+  float* const y = a.y == nullptr ? nullptr : a.y + static_cast<int64_t>(row) * a.width;
+  uint16_t* const y16 = a.y16 == nullptr ? nullptr : a.y16 + static_cast<int64_t>(row) * a.stride16;
+  x.Each([&](int i, float value) {
+    if (a.gamma != nullptr) value = (value - mean) * factor * a.gamma[i];
+    if (a.beta != nullptr) value += a.beta[i];
+    if (y != nullptr) y[i] = value;
+    if (y16 != nullptr) y16[i] = Operand16(value, a.half);
+  });
+  if (y16 == nullptr) return;
+  for (int i = a.width + simt::Lane(); i < a.stride16; i += 32) y16[i] = 0;
 }
 
 struct RowsNorm : RowKernel {
