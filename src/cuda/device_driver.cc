@@ -188,7 +188,7 @@ class DriverDevice final : public Device {
     config.shared_bytes = static_cast<unsigned>(row.shared_bytes);
     config.stream = stream_;
     config.attributes = &overlaps;
-    config.attribute_count = behind_kernel_ && info_.major >= kMajorOverlaps ? 1 : 0;
+    config.attribute_count = behind_kernel_ && image_->major >= kMajorOverlaps ? 1 : 0;
     behind_kernel_ = true;
     return Checked(api_.cuLaunchKernelEx(&config, functions_[static_cast<size_t>(launch.kernel)],
                                          arguments, nullptr),
@@ -360,6 +360,7 @@ class DriverDevice final : public Device {
     }
     for (size_t i = 0; i < kKernels; ++i) {
       const KernelRow& row = RowOf(static_cast<KernelId>(i));
+      if (!info_.Has(static_cast<KernelId>(i))) continue;  // its shared memory would be refused
       PENSTOCK_RETURN_IF_ERROR(
           Opened(api_.cuModuleGetFunction(&functions_[i], module_, row.name), row.name));
       PENSTOCK_RETURN_IF_ERROR(Opened(

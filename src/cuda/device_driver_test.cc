@@ -67,6 +67,18 @@ TEST_F(DriverDeviceTest, RunsEveryKernelAsTheEmulatorDoes) {
   for (const KernelHash& one : *hashes) EXPECT_TRUE(one.ok()) << one.kernel;
 }
 
+// Kernels that a GPU does not have are not asked for: their shared memory would be refused.
+TEST_F(DriverDeviceTest, GpusOfOtherKindsHaveTheOtherKernels) {
+  for (const char* const capability : {"80", "86", "120"}) {
+    setenv("PENSTOCK_FAKE_CAPABILITY", capability, 1);
+    const auto device = Open();
+    ASSERT_TRUE(device.ok()) << device.status().ToString();
+    const auto memory = DeviceBlock::OnDevice(device->get(), 1024);
+    EXPECT_TRUE(memory.ok()) << capability << ": " << memory.status().ToString();
+    EXPECT_FALSE((*device)->info().Has(KernelId::gemm_wgmma_f16));
+  }
+}
+
 // A kernel directly behind another one begins before that one has ended, from 9.0 on.
 TEST_F(DriverDeviceTest, KernelsOverlapBehindKernelsAlone) {
   for (const int capability : {80, 90}) {

@@ -30,7 +30,7 @@ inline constexpr int kCaptureThreadLocal = 1;
 inline constexpr int kProgrammaticSerialization = 6;                 // of launch attributes
 inline constexpr int kUint16 = 1, kSwizzle128 = 3, kPromote256 = 3;  // of tile maps
 
-struct LaunchAttribute {  // CUlaunchAttribute
+struct alignas(8) LaunchAttribute {  // CUlaunchAttribute
   int id;
   int padding;
   union {

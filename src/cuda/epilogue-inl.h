@@ -92,7 +92,7 @@ SIMT_FN void StoreForms(const Epilogue& to, int64_t row, int feature, float firs
 // The epilogue of 16 features of the piece from `feature0` on, as four neighbouring lanes hold them
 // of each row: lane t the sums 2t, 2t + 1, 2t + 8 and 2t + 9. With a gate the last two are of the
 // other matrix. Rows from `rows` on are not stored. By all lanes of a warp.
-template <bool kEven, int kRows>
+template <int kRows>
 SIMT_FN void StoreFeatures(const GemmArgs& a, const int (&row)[kRows], int rows, int feature0,
                            float (&sums)[kRows][4]) {
   const Epilogue& to = a.to;
@@ -101,8 +101,8 @@ SIMT_FN void StoreFeatures(const GemmArgs& a, const int (&row)[kRows], int rows,
     const int feature = feature0 / 2 + column;
     SIMT_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      if (to.bias != nullptr) AddPair<kEven>(sums[r], 0, to.bias, feature, to.features);
-      if (to.bias_up != nullptr) AddPair<kEven>(sums[r], 2, to.bias_up, feature, to.features);
+      if (to.bias != nullptr) AddPair<false>(sums[r], 0, to.bias, feature, to.features);
+      if (to.bias_up != nullptr) AddPair<false>(sums[r], 2, to.bias_up, feature, to.features);
     }
     Activate<2>(sums, to.activation);
     SIMT_UNROLL
@@ -111,19 +111,19 @@ SIMT_FN void StoreFeatures(const GemmArgs& a, const int (&row)[kRows], int rows,
       sums[r][0] *= sums[r][2];
       sums[r][1] *= sums[r][3];
       if (to.residual != nullptr) {
-        AddPair<kEven>(sums[r], 0, to.residual + static_cast<int64_t>(row[r]) * to.features,
+        AddPair<false>(sums[r], 0, to.residual + static_cast<int64_t>(row[r]) * to.features,
                        feature, to.features);
       }
       if (feature0 / 2 + 8 > to.features) CutPair(sums[r], 0, feature, to.features);
-      StoreForms<kEven>(to, row[r], feature, sums[r][0], sums[r][1]);
+      StoreForms<false>(to, row[r], feature, sums[r][0], sums[r][1]);
     }
     return;
   }
   if (to.bias != nullptr) {
     SIMT_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      AddPair<kEven>(sums[r], 0, to.bias, feature0 + column, to.features);
-      AddPair<kEven>(sums[r], 2, to.bias, feature0 + column + 8, to.features);
+      AddPair<false>(sums[r], 0, to.bias, feature0 + column, to.features);
+      AddPair<false>(sums[r], 2, to.bias, feature0 + column + 8, to.features);
     }
   }
   Activate<4>(sums, to.activation);
@@ -135,11 +135,11 @@ SIMT_FN void StoreFeatures(const GemmArgs& a, const int (&row)[kRows], int rows,
     for (int at = 0; at < 4; at += 2) {
       const int feature = feature0 + column + 4 * at;
       if (valid && to.residual != nullptr) {
-        AddPair<kEven>(sums[r], at, to.residual + first, feature, to.features);
+        AddPair<false>(sums[r], at, to.residual + first, feature, to.features);
       }
       if (feature0 + 16 > to.features) CutPair(sums[r], at, feature, to.features);
       if (valid && to.y != nullptr) {
-        StorePair<kEven>(to.y + first, feature, to.features, sums[r][at], sums[r][at + 1]);
+        StorePair<false>(to.y + first, feature, to.features, sums[r][at], sums[r][at + 1]);
       }
     }
     if (to.y16 == nullptr) continue;
@@ -154,6 +154,93 @@ SIMT_FN void StoreFeatures(const GemmArgs& a, const int (&row)[kRows], int rows,
       simt::Store8(to.y16 + static_cast<int64_t>(row[r]) * to.stride16 + feature,
                    odd ? simt::TwoWords{{other, high}} : simt::TwoWords{{low, other}});
     }
+  }
+}
+
+// values[n][at] += of each n two neighbours of a row, 8 apart from one n to the next; nothing beyond
+// its end. All are read before one is added: results that are stored may lie where they are read.
+template <int kCount>
+SIMT_FN void AddPairs(float (&values)[kCount][4], int at, const float* row, int place, int count) {
+  simt::TwoWords two[kCount];
+  SIMT_UNROLL
+  for (int n = 0; n < kCount; ++n) {
+    two[n] = place + 8 * n < count ? simt::Load8(row + place + 8 * n) : simt::TwoWords{{0, 0}};
+  }
+  SIMT_UNROLL
+  for (int n = 0; n < kCount; ++n) {
+    values[n][at] += simt::FloatOf(two[n].w[0]);
+    values[n][at + 1] += simt::FloatOf(two[n].w[1]);
+  }
+}
+
+// Residual and stores of 8 kCount features from `feature0` on, of rows `row0` and row0 + 8.
+template <int kCount>
+SIMT_FN void StoreResults(const Epilogue& to, int row0, int rows, int feature0,
+                          float (&values)[kCount][4]) {
+  static_assert(kCount % 2 == 0);
+  const int lane = simt::Lane(), place = feature0 + 2 * (lane % 4);
+  const bool odd = lane % 2 == 1;
+  SIMT_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    const int row = row0 + 8 * r;
+    if (to.residual == nullptr || row >= rows) continue;
+    AddPairs(values, 2 * r, to.residual + static_cast<int64_t>(row) * to.features, place,
+             to.features);
+  }
+  if (feature0 + 8 * kCount > to.features) {
+    SIMT_UNROLL
+    for (int n = 0; n < kCount; ++n) {
+      CutPair(values[n], 0, place + 8 * n, to.features);
+      CutPair(values[n], 2, place + 8 * n, to.features);
+    }
+  }
+  SIMT_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    const int row = row0 + 8 * r;
+    if (to.y == nullptr || row >= rows) continue;
+    float* const y = to.y + static_cast<int64_t>(row) * to.features;
+    SIMT_UNROLL
+    for (int n = 0; n < kCount; ++n) {
+      StorePair<true>(y, place + 8 * n, to.features, values[n][2 * r], values[n][2 * r + 1]);
+    }
+  }
+  if (to.y16 == nullptr) return;
+  // As in StoreFeatures.
+  SIMT_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    const int row = row0 + 8 * r, first = odd ? place + 6 : place;
+    uint16_t* const y = to.y16 + static_cast<int64_t>(row) * to.stride16 + first;
+    SIMT_UNROLL
+    for (int n = 0; n < kCount; n += 2) {
+      const uint32_t low = PackOperands(values[n][2 * r], values[n][2 * r + 1], to.half);
+      const uint32_t high = PackOperands(values[n + 1][2 * r], values[n + 1][2 * r + 1], to.half);
+      const uint32_t other = simt::ShuffleXor(odd ? low : high, 1);
+      if (row >= rows || first + 8 * n >= to.stride16) continue;
+      simt::Store8(y + 8 * n, odd ? simt::TwoWords{{other, high}} : simt::TwoWords{{low, other}});
+    }
+  }
+}
+
+// StoreFeatures of many features at once, for an even number of them in all: sums of 8 kCount
+// features of the piece, rows row0 (the first two of each four) and row0 + 8. Loads are all under way
+// at a time.
+template <int kCount>
+SIMT_FN void StoreTile(const GemmArgs& a, int row0, int rows, int feature0,
+                       float (&sums)[kCount][4]) {
+  const Epilogue& to = a.to;
+  if (a.up == nullptr) {
+    const int place = feature0 + 2 * (simt::Lane() % 4);
+    if (to.bias != nullptr) AddPairs(sums, 0, to.bias, place, to.features);
+    if (to.bias != nullptr) AddPairs(sums, 2, to.bias, place, to.features);
+    Activate<4>(sums, to.activation);
+    return StoreResults(to, row0, rows, feature0, sums);
+  }
+  // With a gate registers are short for all at once.
+  SIMT_UNROLL
+  for (int n = 0; n < kCount; n += 2) {
+    float some[2][4] = {{sums[n][0], sums[n][1], sums[n + 1][0], sums[n + 1][1]},
+                        {sums[n][2], sums[n][3], sums[n + 1][2], sums[n + 1][3]}};
+    StoreFeatures(a, {row0, row0 + 8}, rows, feature0 + 8 * n, some);
   }
 }
 

@@ -131,7 +131,7 @@ struct GemmMma {
         const float(&other)[4] = totals[m][n][1];
         float sums[2][4] = {{one[0], one[1], other[0], other[1]},
                             {one[2], one[3], other[2], other[3]}};
-        StoreFeatures<false>(a, {row0 + m * 16, row0 + m * 16 + 8}, rows, feature0 + n * 16, sums);
+        StoreFeatures(a, {row0 + m * 16, row0 + m * 16 + 8}, rows, feature0 + n * 16, sums);
       }
     }
   }

@@ -147,8 +147,8 @@ struct GemmNarrow {
       simt::Sync();  // the sums are read
     }
     float results[1][4] = {{totals[0], totals[1], totals[2], totals[3]}};
-    StoreFeatures<false>(a, {simt::BlockY() * kTileRows + row}, rows,
-                         simt::BlockX() * kTileFeatures, results);
+    StoreFeatures(a, {simt::BlockY() * kTileRows + row}, rows, simt::BlockX() * kTileFeatures,
+                  results);
   }
 };
 

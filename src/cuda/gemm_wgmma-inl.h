@@ -1,10 +1,10 @@
 // y = activation(x w^T + bias) + residual by the tensor cores of compute capability 9.0, for many
 // rows: operands, gates and sums are those of gemm_mma-inl.h, and so are the bits.
 //
-// A block takes tiles of 128 rows and 192 features, one after the other. One thread of the first
+// A block takes tiles of 128 rows and 192 features, one after the other. A thread of each of the first
 // four warps copies slices of 64 of k into a ring of stages: rows of x by tile copies, weights, whose
-// pieces lie as wgmma reads them, by bulk copies. Two groups of four warps take 64 rows each; while
-// one writes its results, the other one multiplies and the ring fills.
+// pieces lie as wgmma reads them, by bulk copies. Two groups of four warps take 64 rows each, the
+// second one two slices later: while one adds chunks or writes results, the other one multiplies.
 #pragma once
 
 #include "cuda/epilogue-inl.h"
@@ -20,6 +20,7 @@ struct GemmWgmma {
   static constexpr int kGroupThreads = 128;
   static constexpr int kThreads = (1 + kGroups) * kGroupThreads;
   static constexpr int kStages = 5, kChunk = 4;  // slices of a chain of sums
+  static constexpr int kLead = 2;                // slices between the two groups
   static constexpr int kRowsBytes = kTileRows * 128;
   static constexpr int kStageBytes = kRowsBytes + kTileFeatures * 128;
   static constexpr int kSharedBytes =
@@ -51,18 +52,24 @@ struct GemmWgmma {
     }
   };
 
+  // A warp's part of a stage: three pieces of weights; the first one's also the rows of x.
   static SIMT_FN void Load(const GemmWgmmaArgs& a, char* stage, simt::Barrier* full, int row0,
                            int feature0, int block) {
-    const int pieces_k = a.gemm.k / 64, first = feature0 / 16;
+    constexpr int kPieces = kTileFeatures / 16, kWarpPieces = kPieces / 4;
+    const int pieces_k = a.gemm.k / 64, first = feature0 / 16, warp = simt::WarpIndex();
     const int features = a.gemm.up != nullptr ? 2 * a.gemm.to.features : a.gemm.to.features;
     int pieces = (features + 15) / 16 - first;
-    if (pieces > kTileFeatures / 16) pieces = kTileFeatures / 16;
+    if (pieces > kPieces) pieces = kPieces;
     if (pieces < 0) pieces = 0;
-    simt::BarrierExpect(full, static_cast<uint32_t>(kRowsBytes + pieces * 2048));
-    simt::CopyTile(stage, a.x, block * 64, row0, full);
-    for (int i = 0; i < pieces; ++i) {
+    if (warp == 0) {
+      simt::BarrierExpect(full, static_cast<uint32_t>(kRowsBytes + pieces * 2048));
+      simt::CopyTile(stage, a.x, block * 64, row0, full);
+    }
+    SIMT_UNROLL
+    for (int n = 0; n < kWarpPieces; ++n) {
+      const int i = warp * kWarpPieces + n, piece = first + i;
+      if (i >= pieces) break;
       char* const to = stage + kRowsBytes + i * 2048;
-      const int piece = first + i;
       if (a.gemm.up == nullptr) {
         simt::CopyBulk(to, a.gemm.w + (static_cast<int64_t>(piece) * pieces_k + block) * 1024, 2048,
                        full);
@@ -102,13 +109,16 @@ struct GemmWgmma {
     }
     simt::WgmmaCommit();
   }
-  static SIMT_FN void Release(const Ring& ring, const Place& place) {
-    if (simt::Lane() == 0) simt::BarrierArrive(ring.empty + place.stage);
-  }
-
   static SIMT_FN void Consume(const GemmWgmmaArgs& a, const Ring& ring, const Tiles& tiles,
                               int group, int rows) {
     const int blocks = a.gemm.k / 64;
+    // Slices after which the first group lets the second one begin.
+    int lead = blocks < kLead ? blocks : kLead;
+    if (group == 1 && simt::BlockX() < tiles.count) simt::SyncBarrier(1, kGroups * kGroupThreads);
+    const auto release = [&](const Place& read) {
+      if (simt::Lane() == 0) simt::BarrierArrive(ring.empty + read.stage);
+      if (group == 0 && --lead == 0) simt::SyncBarrier(1, kGroups * kGroupThreads);
+    };
     Place place;
     for (int tile = simt::BlockX(); tile < tiles.count; tile += simt::GridX()) {
       Sums totals = {};
@@ -121,10 +131,11 @@ struct GemmWgmma {
           place.Next();
           Multiply(ring, place, group, false, sums);
           simt::WgmmaWait<1>();
-          Release(ring, before);
+          release(before);
         }
         simt::WgmmaWait<0>();
-        Release(ring, place);
+        simt::WgmmaTake(sums);
+        release(place);
         place.Next();
         SIMT_UNROLL
         for (int n = 0; n < kTileFeatures / 8; ++n) {
@@ -134,19 +145,7 @@ struct GemmWgmma {
       }
       const int row = tile / tiles.across * kTileRows + group * 64 + simt::WarpIndex() % 4 * 16 +
                       simt::Lane() / 4;
-      Store(a.gemm, row, tile % tiles.across * kTileFeatures, totals, rows);
-    }
-  }
-
-  static SIMT_FN void Store(const GemmArgs& a, int row0, int feature0, const Sums& totals,
-                            int rows) {
-    SIMT_UNROLL
-    for (int n = 0; n < kTileFeatures / 8; n += 2) {
-      const float(&one)[4] = totals[n];
-      const float(&other)[4] = totals[n + 1];
-      float sums[2][4] = {{one[0], one[1], other[0], other[1]},
-                          {one[2], one[3], other[2], other[3]}};
-      StoreFeatures<true>(a, {row0, row0 + 8}, rows, feature0 + n * 8, sums);
+      StoreTile(a.gemm, row, rows, tile % tiles.across * kTileFeatures, totals);
     }
   }
 
@@ -174,7 +173,7 @@ struct GemmWgmma {
     const Tiles tiles(a.gemm, rows);
     if (group == 0) {
       simt::GiveRegisters<24>();
-      if (simt::ThreadX() == 0) Produce(a, ring, tiles);
+      if (simt::Lane() == 0) Produce(a, ring, tiles);
     } else {
       simt::TakeRegisters<240>();
       Consume(a, ring, tiles, group - 1, rows);

@@ -173,6 +173,13 @@ template <int kGroups>
 SIMT_FN void WgmmaWait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
 }
+SIMT_FN void WgmmaTake(float (&d)[24][4]) {
+  SIMT_UNROLL
+  for (int n = 0; n < 24; ++n) {
+    SIMT_UNROLL
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(d[n][i])::"memory");
+  }
+}
 template <int kRegisters>
 SIMT_FN void GiveRegisters() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));

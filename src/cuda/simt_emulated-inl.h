@@ -265,6 +265,8 @@ template <int kGroups>
 SIMT_FN void WgmmaWait() {
   emulator::MeetWarp("WgmmaWait", nullptr, [](void**) { emulator::FinishProducts(kGroups); });
 }
+// After the wait, before the sums are read: nothing that reads them may be moved above it.
+SIMT_FN void WgmmaTake(float (&)[24][4]) {}
 // Four warps share their registers out anew.
 template <int kRegisters>
 SIMT_FN void GiveRegisters() {}

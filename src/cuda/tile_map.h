@@ -8,7 +8,7 @@ namespace penstock::cuda {
 
 // What host and emulator know of it. For a GPU the driver writes its own form, a CUtensorMap, in the
 // place of all of it when a kernel is launched: hence size and alignment.
-struct alignas(64) TileMap {
+struct alignas(128) TileMap {
   const uint16_t* data;
   int rows;
   int width;      // values of a row, a multiple of 8

@@ -176,7 +176,11 @@ Result cuModuleGetFunction(Function* function, Module, const char* name) {
   }
   return kInvalidValue;
 }
-Result cuFuncSetAttribute(Function, int, int) { return kSuccess; }
+Result cuFuncSetAttribute(Function, int, int bytes) {
+  const long capability = Setting("PENSTOCK_FAKE_CAPABILITY", 90);
+  const int most = capability == 80 ? 163 << 10 : capability / 10 == 9 ? 227 << 10 : 99 << 10;
+  return bytes <= most ? kSuccess : kInvalidValue;
+}
 Result cuLaunchKernelEx(const LaunchConfig* config, Function function, void** arguments,
                         void** extra) {
   KernelLaunch launch;
@@ -203,7 +207,7 @@ Result cuLaunchKernelEx(const LaunchConfig* config, Function function, void** ar
 Result cuTensorMapEncodeTiled(void* to, int type, unsigned rank, void* data, const uint64_t* sizes,
                               const uint64_t* strides, const uint32_t* tile, const uint32_t* steps,
                               int interleave, int swizzle, int promotion, int fill) {
-  const bool aligned = reinterpret_cast<uintptr_t>(to) % 64 == 0 &&
+  const bool aligned = reinterpret_cast<uintptr_t>(to) % 128 == 0 &&
                        reinterpret_cast<uintptr_t>(data) % 16 == 0 && strides[0] % 16 == 0;
   const bool fits = aligned && type == kUint16 && rank == 2 && tile[0] == 64 && tile[1] <= 256 &&
                     steps[0] == 1 && steps[1] == 1 && interleave == 0 && swizzle == kSwizzle128 &&
