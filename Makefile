@@ -29,7 +29,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 's
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release lab deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda gpu-check clean
+.PHONY: help release lab deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda gpu-check gpu-bundle clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -244,6 +244,10 @@ fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regu
 gpu-check: configured  ## every kernel, whole models, load and speed on this machine's GPU; build/gpu-check.md
 	cmake --build $(BUILD) -j $(JOBS) --target penstock cuda_test
 	tools/gpu_check.py --build $(BUILD) --json $(BUILD)/gpu-check.json --table $(BUILD)/gpu-check.md
+
+gpu-bundle: configured  ## build/gpu-bundle.tar.gz: gpu-check for a GPU machine without a compiler
+	cmake --build $(BUILD) -j $(JOBS) --target penstock cuda_test
+	tools/gpu_bundle.py --build $(BUILD) --out $(BUILD)/gpu-bundle.tar.gz
 
 check-cuda:  ## the kernels of src/cuda compiled for each GPU architecture; needs nvcc (CHANGED=1: if they are new)
 	tools/check_cuda.py $(if $(CHANGED),--changed)
