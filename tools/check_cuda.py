@@ -15,8 +15,8 @@ or its FFMA where it has none of those. Among the loops that have some, and hold
 loop is that with the most, and then the longest. Both numbers are 0 where there is none.
 
 A kernel of another architecture has next to no code: its row is empty. Any other one must fit, without stack and
-spills, keep to RULES, and have no wgmma that ptxas says it serialized. nvdisasm (of CUDA 13, or of the Python package
-nvidia-cuda-nvdisasm) tells instructions; without it they are not checked, and a line says so.
+spills, keep to RULES, and have no wgmma that ptxas says it serialized. nvdisasm tells instructions (of CUDA 13, or of the
+Python package nvidia-cuda-nvdisasm, whose folder nvidia/cu13/bin must be in PATH); without it they are not checked, and a line says so.
 
 The table stores a digest of the kernels' sources; --changed compiles only where they differ from it. Needs nvcc of
 CUDA 13; without it nothing is checked, and a line says so.
@@ -94,7 +94,7 @@ def digest():
     files = {
         *room.glob("*-inl.h"),
         *room.glob("kernel*.inc"),
-        *(room / name for name in ("kernels.cc", "kernels.cu", "kernels.h", "simt.h")),
+        *(room / name for name in ("kernels.cc", "kernels.cu", "kernels.h", "simt.h", "tile_map.h")),
     }
     whole = hashlib.sha256(" ".join((*ARCHITECTURES, *FLAGS[:3])).encode())
     for path in (*sorted(files), ROOT / "src/program/op_kinds.h"):

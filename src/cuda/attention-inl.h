@@ -19,7 +19,8 @@ SIMT_FN float BiasOf(const RelativeBias& bias, int head, int query, int key) {
   return bias.table[static_cast<int64_t>(head) * (2 * bias.reach + 1) + apart + bias.reach];
 }
 
-// Scores are powers of two instead of e: a multiplication less.
+// Softmax by powers of two: scores are scaled by log2(e) together with `scale`, so that a weight is
+// 2^(score - largest), and the multiplication by log2(e) in each exponential is saved.
 inline constexpr float kLog2OfE = 1.44269504F;
 // 2^a for a up to 0. What is smaller than 2^-126 vanishes beside the largest weight, which is 1.
 SIMT_FN float SoftmaxExp2(float a) { return simt::Exp2(a < -126.0F ? -126.0F : a); }

@@ -282,15 +282,15 @@ class DriverDevice final : public Device {
     return reinterpret_cast<driver::Pointer>(at);
   }
 
-  // What it does not tell stays 0. (Source: NVIDIA's architecture white papers, products of 16 bits
-  // with float sums that a multiprocessor adds in a cycle.)
+  // Rates that the driver does not tell stay 0. (Source: NVIDIA's architecture white papers: products
+  // of 16 bits that a multiprocessor adds to float sums in a cycle. GeForce cards do half of the 512.)
   void ReadRates() {
     const auto read = [&](int attribute) {
       int value = 0;
       const bool ok = api_.cuDeviceGetAttribute(&value, attribute, number_) == driver::kSuccess;
       return ok && value > 0 ? static_cast<double>(value) : 0.0;
     };
-    const int products = info_.major == 10                      ? 4096
+    const int products = info_.major == 10 || info_.major == 11 ? 4096
                          : info_.major == 9                     ? 2048
                          : info_.major == 8 && info_.minor == 0 ? 1024
                                                                 : 512;

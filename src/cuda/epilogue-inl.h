@@ -10,11 +10,13 @@ SIMT_FN uint32_t PackOperands(float low, float high, bool half) {
   return half ? simt::PackHalf(low, high) : simt::PackBf16(low, high);
 }
 
-// (shift + slope x) sigmoid(x (1 + cube x^2) steep) + offset: tanh, silu, and gelu by tanh.
-struct SmoothStep {
+// tanh, silu and gelu by tanh in one form, so that they share one branch:
+// (shift + slope x) sigmoid(steep x (1 + cube x^2)) + offset. Near 0 tanh is a difference: its error
+// is small beside 1, not beside its value.
+struct SigmoidForm {
   float steep, cube, shift, slope, offset;
 };
-SIMT_FN SmoothStep SmoothStepOf(program::Activation activation) {
+SIMT_FN SigmoidForm SigmoidFormOf(program::Activation activation) {
   using program::Activation;
   if (activation == Activation::kTanh) return {2.0F, 0.0F, 2.0F, 0.0F, -1.0F};
   if (activation == Activation::kSilu) return {1.0F, 0.0F, 0.0F, 1.0F, 0.0F};
@@ -38,19 +40,18 @@ SIMT_FN void Activate(float (&values)[kRows][4], program::Activation activation)
   } else if (activation == Activation::kRelu) {
     each([](float x) { return x < 0 ? 0.0F : x; });
   } else {
-    const SmoothStep is = SmoothStepOf(activation);
+    const SigmoidForm form = SigmoidFormOf(activation);
     each([&](float x) {
-      const float at = x * simt::Fma(x * x, is.cube, 1.0F) * is.steep;
-      return simt::Fma(simt::Fma(x, is.slope, is.shift), simt::Sigmoid(at), is.offset);
+      const float at = x * simt::Fma(x * x, form.cube, 1.0F) * form.steep;
+      return simt::Fma(simt::Fma(x, form.slope, form.shift), simt::Sigmoid(at), form.offset);
     });
   }
 }
 
 // values[at] and the next += two neighbours of a row of `count` values, from an even place on;
-// nothing beyond its end. kEven: the caller promises an even count.
-template <bool kEven>
+// nothing beyond its end.
 SIMT_FN void AddPair(float (&values)[4], int at, const float* row, int place, int count) {
-  if (kEven || count % 2 == 0) {
+  if (count % 2 == 0) {
     if (place >= count) return;
     const simt::TwoWords two = simt::Load8(row + place);
     values[at] += simt::FloatOf(two.w[0]);
@@ -61,7 +62,7 @@ SIMT_FN void AddPair(float (&values)[4], int at, const float* row, int place, in
   if (place + 1 < count) values[at + 1] += row[place + 1];
 }
 
-// Stores the two neighbours; nothing beyond the row's end.
+// Stores the two neighbours; nothing beyond the row's end. kEven: the count is known to be even.
 template <bool kEven>
 SIMT_FN void StorePair(float* row, int place, int count, float first, float second) {
   if (kEven || count % 2 == 0) {
@@ -79,10 +80,9 @@ SIMT_FN void CutPair(float (&values)[4], int at, int feature, int features) {
 }
 
 // Both forms of two neighbours of a row, from an even feature on, which may lie beyond the last one.
-template <bool kEven>
 SIMT_FN void StoreForms(const Epilogue& to, int64_t row, int feature, float first, float second) {
   if (to.y != nullptr)
-    StorePair<kEven>(to.y + row * to.features, feature, to.features, first, second);
+    StorePair<false>(to.y + row * to.features, feature, to.features, first, second);
   if (to.y16 != nullptr && feature < to.stride16) {
     *reinterpret_cast<uint32_t*>(to.y16 + row * to.stride16 + feature) =
         PackOperands(first, second, to.half);
@@ -101,8 +101,8 @@ SIMT_FN void StoreFeatures(const GemmArgs& a, const int (&row)[kRows], int rows,
     const int feature = feature0 / 2 + column;
     SIMT_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      if (to.bias != nullptr) AddPair<false>(sums[r], 0, to.bias, feature, to.features);
-      if (to.bias_up != nullptr) AddPair<false>(sums[r], 2, to.bias_up, feature, to.features);
+      if (to.bias != nullptr) AddPair(sums[r], 0, to.bias, feature, to.features);
+      if (to.bias_up != nullptr) AddPair(sums[r], 2, to.bias_up, feature, to.features);
     }
     Activate<2>(sums, to.activation);
     SIMT_UNROLL
@@ -111,19 +111,19 @@ SIMT_FN void StoreFeatures(const GemmArgs& a, const int (&row)[kRows], int rows,
       sums[r][0] *= sums[r][2];
       sums[r][1] *= sums[r][3];
       if (to.residual != nullptr) {
-        AddPair<false>(sums[r], 0, to.residual + static_cast<int64_t>(row[r]) * to.features,
-                       feature, to.features);
+        AddPair(sums[r], 0, to.residual + static_cast<int64_t>(row[r]) * to.features, feature,
+                to.features);
       }
       if (feature0 / 2 + 8 > to.features) CutPair(sums[r], 0, feature, to.features);
-      StoreForms<false>(to, row[r], feature, sums[r][0], sums[r][1]);
+      StoreForms(to, row[r], feature, sums[r][0], sums[r][1]);
     }
     return;
   }
   if (to.bias != nullptr) {
     SIMT_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      AddPair<false>(sums[r], 0, to.bias, feature0 + column, to.features);
-      AddPair<false>(sums[r], 2, to.bias, feature0 + column + 8, to.features);
+      AddPair(sums[r], 0, to.bias, feature0 + column, to.features);
+      AddPair(sums[r], 2, to.bias, feature0 + column + 8, to.features);
     }
   }
   Activate<4>(sums, to.activation);
@@ -135,7 +135,7 @@ SIMT_FN void StoreFeatures(const GemmArgs& a, const int (&row)[kRows], int rows,
     for (int at = 0; at < 4; at += 2) {
       const int feature = feature0 + column + 4 * at;
       if (valid && to.residual != nullptr) {
-        AddPair<false>(sums[r], at, to.residual + first, feature, to.features);
+        AddPair(sums[r], at, to.residual + first, feature, to.features);
       }
       if (feature0 + 16 > to.features) CutPair(sums[r], at, feature, to.features);
       if (valid && to.y != nullptr) {
@@ -221,6 +221,22 @@ SIMT_FN void StoreResults(const Epilogue& to, int row0, int rows, int feature0,
   }
 }
 
+// Activate by parts: in one they would take more registers than there are.
+template <int kCount>
+SIMT_FN void ActivateTile(float (&values)[kCount][4], program::Activation activation) {
+  constexpr int kPart = 8;
+  static_assert(kCount % kPart == 0);
+  SIMT_UNROLL
+  for (int first = 0; first < kCount; first += kPart) {
+    float part[kPart][4];
+    SIMT_UNROLL
+    for (int i = 0; i < 4 * kPart; ++i) part[i / 4][i % 4] = values[first + i / 4][i % 4];
+    Activate<4>(part, activation);
+    SIMT_UNROLL
+    for (int i = 0; i < 4 * kPart; ++i) values[first + i / 4][i % 4] = part[i / 4][i % 4];
+  }
+}
+
 // StoreFeatures of many features at once, for an even number of them in all: sums of 8 kCount
 // features of the piece, rows row0 (the first two of each four) and row0 + 8. Loads are all under way
 // at a time.
@@ -232,7 +248,7 @@ SIMT_FN void StoreTile(const GemmArgs& a, int row0, int rows, int feature0,
     const int place = feature0 + 2 * (simt::Lane() % 4);
     if (to.bias != nullptr) AddPairs(sums, 0, to.bias, place, to.features);
     if (to.bias != nullptr) AddPairs(sums, 2, to.bias, place, to.features);
-    Activate<4>(sums, to.activation);
+    ActivateTile(sums, to.activation);
     return StoreResults(to, row0, rows, feature0, sums);
   }
   // With a gate registers are short for all at once.

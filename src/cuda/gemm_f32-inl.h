@@ -61,8 +61,8 @@ struct GemmF32 {
     if (to.bias != nullptr) {
       SIMT_UNROLL
       for (int i = 0; i < 4; ++i) {
-        AddPair<false>(sums[i], 0, to.bias, feature, to.features);
-        AddPair<false>(sums[i], 2, to.bias, feature + 2, to.features);
+        AddPair(sums[i], 0, to.bias, feature, to.features);
+        AddPair(sums[i], 2, to.bias, feature + 2, to.features);
       }
     }
     Activate<4>(sums, to.activation);
@@ -73,16 +73,16 @@ struct GemmF32 {
       SIMT_UNROLL
       for (int j = 0; j < 4; j += 2) {
         if (to.residual != nullptr) {
-          AddPair<false>(sums[i], j, to.residual + row * to.features, feature + j, to.features);
+          AddPair(sums[i], j, to.residual + row * to.features, feature + j, to.features);
         }
         if (a.multiply) {
           float factors[4] = {};
-          AddPair<false>(factors, 0, to.y + row * to.features, feature + j, to.features);
+          AddPair(factors, 0, to.y + row * to.features, feature + j, to.features);
           sums[i][j] *= factors[0];
           sums[i][j + 1] *= factors[1];
         }
         CutPair(sums[i], j, feature + j, to.features);
-        StoreForms<false>(to, row, feature + j, sums[i][j], sums[i][j + 1]);
+        StoreForms(to, row, feature + j, sums[i][j], sums[i][j + 1]);
       }
     }
   }

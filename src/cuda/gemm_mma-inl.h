@@ -161,7 +161,8 @@ struct GemmMma {
   }
 };
 
-// The tiles that launches choose from, by the number of rows; few ones: gemm_narrow-inl.h.
+// Two of the tiles that launches choose from (GemmOf in lowering.cc); the others are in
+// gemm_narrow-inl.h and gemm_wgmma-inl.h.
 template <bool kHalf>
 using GemmMmaLarge = GemmMma<128, 128, 3, 2, 4, kHalf>;
 template <bool kHalf>

@@ -52,11 +52,12 @@ struct GemmWgmma {
     }
   };
 
-  // A warp's part of a stage: three pieces of weights; the first one's also the rows of x.
-  static SIMT_FN void Load(const GemmWgmmaArgs& a, char* stage, simt::Barrier* full, int row0,
-                           int feature0, int block) {
+  // What lane 0 of a warp copies of a stage: three of the twelve pieces of weights; warp 0 copies the
+  // rows of x too.
+  static SIMT_FN void Load(const GemmWgmmaArgs& a, char* stage, simt::Barrier* full, int warp,
+                           int row0, int feature0, int block) {
     constexpr int kPieces = kTileFeatures / 16, kWarpPieces = kPieces / 4;
-    const int pieces_k = a.gemm.k / 64, first = feature0 / 16, warp = simt::WarpIndex();
+    const int pieces_k = a.gemm.k / 64, first = feature0 / 16;
     const int features = a.gemm.up != nullptr ? 2 * a.gemm.to.features : a.gemm.to.features;
     int pieces = (features + 15) / 16 - first;
     if (pieces > kPieces) pieces = kPieces;
@@ -82,15 +83,16 @@ struct GemmWgmma {
     }
   }
 
-  static SIMT_FN void Produce(const GemmWgmmaArgs& a, const Ring& ring, const Tiles& tiles) {
+  static SIMT_FN void Produce(const GemmWgmmaArgs& a, const Ring& ring, const Tiles& tiles,
+                              int warp) {
     Place place;
     for (int tile = simt::BlockX(); tile < tiles.count; tile += simt::GridX()) {
       const int row0 = tile / tiles.across * kTileRows;
       const int feature0 = tile % tiles.across * kTileFeatures;
       for (int block = 0; block < a.gemm.k / 64; ++block, place.Next()) {
         simt::BarrierWait(ring.empty + place.stage, place.parity ^ 1);
-        Load(a, ring.stages + place.stage * kStageBytes, ring.full + place.stage, row0, feature0,
-             block);
+        Load(a, ring.stages + place.stage * kStageBytes, ring.full + place.stage, warp, row0,
+             feature0, block);
       }
     }
   }
@@ -169,11 +171,12 @@ struct GemmWgmma {
     }
     simt::Sync();
     simt::WaitForPrerequisites();
-    const int rows = *a.gemm.rows, group = simt::WarpIndex() / 4;
+    // All lanes take part in WarpIndex, so it stands before the branch that lane 0 takes alone.
+    const int rows = *a.gemm.rows, warp = simt::WarpIndex(), group = warp / 4;
     const Tiles tiles(a.gemm, rows);
     if (group == 0) {
       simt::GiveRegisters<24>();
-      if (simt::Lane() == 0) Produce(a, ring, tiles);
+      if (simt::Lane() == 0) Produce(a, ring, tiles, warp);
     } else {
       simt::TakeRegisters<240>();
       Consume(a, ring, tiles, group - 1, rows);

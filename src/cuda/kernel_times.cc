@@ -17,7 +17,8 @@ using program::KernelTime;
 using program::KernelTimeOptions;
 
 constexpr int kHeadSize = 64;
-constexpr int kLayers = 12;  // of weights, taken in turn: no cache holds them all
+constexpr int kLayers =
+    12;  // of weights, taken in turn; a large L2 cache may still hold a product's
 constexpr uint64_t kBlockBytes = uint64_t{1} << 20;
 
 int BlocksOf(int count, int of) {
@@ -141,8 +142,10 @@ class Timer {
     auto* const numbers = reinterpret_cast<int*>(pinned_.data());
     auto* const tiles = reinterpret_cast<AttentionTile*>(numbers + kTileList);
     tiles_ = 0;
+    pairs_ = 0;
     for (int first = 0; first < tokens; first += options_.length) {
       const int length = std::min(options_.length, tokens - first);
+      pairs_ += static_cast<double>(length) * length;
       for (int query = 0; query < length; query += 64) {
         tiles[tiles_++] = {first, length, query, std::min(64, length - query), first + query};
       }
@@ -227,7 +230,7 @@ class Timer {
     const int length = std::min(options_.length, tokens);
     const double rows = tokens;
     return Time(KernelId::attention_64_f16, fmt::format("{} of {} x {}", tokens, length, width),
-                4 * rows * length * width, 8 * rows * width, [&](int) {
+                4 * pairs_ * width, 8 * rows * width, [&](int) {
                   return KernelLaunch::Of(KernelId::attention_64_f16, args.heads, tiles_, args);
                 });
   }
@@ -273,6 +276,7 @@ class Timer {
   EventId begun_{}, done_{};
   DeviceBlock pinned_, x_, y_, floats_, more_floats_, weights_, bias_, small_;
   int tiles_ = 0;
+  double pairs_ = 0;  // of a query and a key, in all sequences
   std::vector<KernelTime> times_;
 };
 

@@ -238,8 +238,9 @@ class Lowering {
     return static_cast<const DeviceTable*>(table)->data();
   }
 
-  // Few rows: weights are read once. Else the largest tiles that give every second multiprocessor
-  // one.
+  // Up to 64 rows: the narrow tiles, which read each weight once or twice. Else the largest tiles of
+  // which there is at least one for every second multiprocessor. `even`: the count of features is,
+  // as gemm_wgmma needs it.
   KernelId GemmOf(bool half, int32_t rows, int columns, bool even) const {
     if (rows <= 64) return half ? KernelId::gemm_narrow_f16 : KernelId::gemm_narrow_bf16;
     const auto fills = [&](KernelId kernel) {

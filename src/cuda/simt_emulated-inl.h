@@ -30,6 +30,7 @@ struct alignas(8) TwoWords {
 
 SIMT_FN int ThreadX() { return emulator::Here().thread; }
 SIMT_FN int Lane() { return ThreadX() % emulator::kWarpThreads; }
+// By all lanes of a warp at once: a GPU reads it from lane 0.
 SIMT_FN int WarpIndex() { return ThreadX() / emulator::kWarpThreads; }
 SIMT_FN int BlockX() { return emulator::Here().block_x; }
 SIMT_FN int BlockY() { return emulator::Here().block_y; }

@@ -7,6 +7,10 @@ namespace penstock::cuda::simt {
 // Two roundings: within 1.5 ulp.
 SIMT_FN float Rsqrt(float a) { return Divide(1.0F, Sqrt(a)); }
 
+// 2^k, where `shifted` is k + 1.5 * 2^23. For a product, not to be added to the bits of a factor: the
+// NaN of a GPU has all bits set, and would become a number.
+SIMT_FN float PowerOfTwo(float shifted) { return FloatOf((BitsOf(shifted) << 23) + 0x3F800000); }
+
 // 2^a for a from -126 to 127, within 3 ulp: to the nearest whole number by adding 1.5 * 2^23, and a
 // polynomial for the rest.
 SIMT_FN float Exp2(float a) {
@@ -18,7 +22,7 @@ SIMT_FN float Exp2(float a) {
   p = Fma(p, r, 0.240221197F);
   p = Fma(p, r, 0.693146967F);
   p = Fma(p, r, 1.00000007F);
-  return FloatOf(BitsOf(p) + (BitsOf(shifted) << 23));
+  return p * PowerOfTwo(shifted);
 }
 
 // e^a for a from -87 to 88, within 2 ulp: 2^k e^r with |r| <= ln(2) / 2; Taylor's series up to r^7
@@ -36,7 +40,7 @@ SIMT_FN float Exp(float a) {
   p = Fma(p, r, 0.5F);
   p = Fma(p, r, 1.0F);
   p = Fma(p, r, 1.0F);
-  return FloatOf(BitsOf(p) + (BitsOf(shifted) << 23));
+  return p * PowerOfTwo(shifted);
 }
 
 // 1 / a for a from 1 to 2^125, within 2 ulp: Newton's steps from a guess of the exponent, without the
@@ -67,10 +71,11 @@ SIMT_FN float Gelu(float a) {
   return Fma(-b, Exp2(q), a < 0 ? 0.0F : a);
 }
 
-// 1 / (1 + e^-a), within 4 ulp.
+// 1 / (1 + e^-a), within 4 ulp for a from -86 on; below, what it is at -86: Reciprocal's range ends
+// there.
 SIMT_FN float Sigmoid(float a) {
-  a = a < -87.0F ? -87.0F : a;
-  a = a > 87.0F ? 87.0F : a;
+  a = a < -86.0F ? -86.0F : a;
+  a = a > 86.0F ? 86.0F : a;
   return Reciprocal(1.0F + Exp(-a));
 }
 

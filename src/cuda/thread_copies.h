@@ -17,8 +17,8 @@ class ThreadCopies {
     groups_.clear();
     open_ = 0;
   }
-  // Of `from`, or of zeros if it is null; poisons `to` with that byte until it lands. It reads now, or
-  // with `late` when it lands.
+  // Starts a copy of 16 bytes of `from`, or of zeros where it is null. The bytes of `to` are `poison`
+  // until the copy lands. With `late` it reads `from` when it lands, else now.
   void Start(void* to, const void* from, bool late, int poison) {
     Copy copy;
     copy.to = to;

@@ -21,7 +21,7 @@ struct KernelTime {
   double seconds = 0;        // of one launch, behind others
   double operations = 0;     // of floating point
   double bytes = 0;          // least that is moved, each once
-  double floor_seconds = 0;  // by the device's rates of both; 0: it does not tell them
+  double floor_seconds = 0;  // by the device's rates of both, caches left out; 0: not known
 };
 
 }  // namespace penstock::program
