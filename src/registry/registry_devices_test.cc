@@ -24,6 +24,8 @@ class LosableBackend final : public program::Backend {
     return lost_ ? Status(StatusCode::kUnavailable, "it is lost") : Status::Ok();
   }
   std::shared_ptr<const program::DeviceCounters> counters() const override { return counters_; }
+  // As on the host: where that is not f32, models of both would not be alike.
+  numbers::DType preferred_dtype() const override { return cpu_->preferred_dtype(); }
   std::unique_ptr<program::Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override {
     auto kept = cpu_->Keep(rows, width, fill);
     CountPacked(kept->bytes());
