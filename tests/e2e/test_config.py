@@ -48,7 +48,7 @@ def settings(*args, env=None):
     (["lab", "soak", "--duratoin", "3"], "did you mean --duration?"),
     (["lab", "soak"], "--model is required"),
     (["lab", "kernel"], "did you mean kernels?"),
-    (["bench", "kernels"], "has moved to penstock-lab"),
+    (["bench", "saturation"], "has moved to penstock-lab"),
     (["bench", "gnerate"], "did you mean generate?"),
     (["srve"], "did you mean serve?"),
     (["serve", "--port"], "--port needs a value"),
