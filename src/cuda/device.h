@@ -51,6 +51,13 @@ struct KernelLaunch {
   }
 };
 
+// Blocks of `tile` that cover `count`.
+inline int BlocksOf(int count, int tile) { return (count + tile - 1) / tile; }
+// A product in 16-bit operands: `rows` of x and of the grid; `columns` of the result, with a gate those
+// of both matrices.
+KernelLaunch GemmLaunch(KernelId kernel, const GemmArgs& args, int rows, int columns,
+                        const DeviceInfo& device);
+
 enum class EventId : uint32_t {};
 enum class GraphId : uint32_t {};
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kReasonBytesMax = 200;
 constexpr int kMajorMin = 8;              // compute capability
-constexpr int kMajorOverlaps = 9;         // kernels that begin before the one before has ended
+constexpr int kMajorOverlaps = 9;         // of images whose kernels wait for the one before
 constexpr int kDriverVersionMin = 13000;  // kernels are compiled by CUDA 13
 // What the driver itself takes beside what is free, about.
 constexpr double kFreePart = 0.95;
@@ -160,17 +160,16 @@ class DriverDevice final : public Device {
   Status CopyIn(std::byte* to, const std::byte* from, uint64_t bytes) override {
     const std::lock_guard lock(mutex_);
     PENSTOCK_RETURN_IF_ERROR(Begin());
-    behind_kernel_ = false;
     return Checked(api_.cuMemcpyHtoDAsync_v2(PointerOf(to), from, bytes, stream_), "cuMemcpyHtoD");
   }
   Status CopyOut(std::byte* to, const std::byte* from, uint64_t bytes) override {
     const std::lock_guard lock(mutex_);
     PENSTOCK_RETURN_IF_ERROR(Begin());
-    behind_kernel_ = false;
     return Checked(api_.cuMemcpyDtoHAsync_v2(to, PointerOf(from), bytes, stream_), "cuMemcpyDtoH");
   }
   Status Launch(const KernelLaunch& launch) override {
     const std::lock_guard lock(mutex_);
+    const bool overlap = behind_kernel_ && image_->major >= kMajorOverlaps;
     PENSTOCK_RETURN_IF_ERROR(Begin());
     const KernelRow& row = RowOf(launch.kernel);
     KernelLaunch one = launch;
@@ -188,7 +187,7 @@ class DriverDevice final : public Device {
     config.shared_bytes = static_cast<unsigned>(row.shared_bytes);
     config.stream = stream_;
     config.attributes = &overlaps;
-    config.attribute_count = behind_kernel_ && image_->major >= kMajorOverlaps ? 1 : 0;
+    config.attribute_count = overlap ? 1 : 0;
     behind_kernel_ = true;
     return Checked(api_.cuLaunchKernelEx(&config, functions_[static_cast<size_t>(launch.kernel)],
                                          arguments, nullptr),
@@ -199,7 +198,6 @@ class DriverDevice final : public Device {
     std::unique_lock captures(capture_);
     const std::lock_guard lock(mutex_);
     PENSTOCK_RETURN_IF_ERROR(Begin());
-    behind_kernel_ = false;
     PENSTOCK_RETURN_IF_ERROR(
         Checked(api_.cuStreamBeginCapture_v2(stream_, driver::kCaptureThreadLocal),
                 "cuStreamBeginCapture"));
@@ -210,7 +208,6 @@ class DriverDevice final : public Device {
     const std::unique_lock captures(capture_, std::adopt_lock);
     const std::lock_guard lock(mutex_);
     PENSTOCK_RETURN_IF_ERROR(Begin());
-    behind_kernel_ = false;
     driver::Graph graph = nullptr;
     PENSTOCK_RETURN_IF_ERROR(
         Checked(api_.cuStreamEndCapture(stream_, &graph), "cuStreamEndCapture"));
@@ -225,7 +222,6 @@ class DriverDevice final : public Device {
   Status Replay(GraphId graph) override {
     const std::lock_guard lock(mutex_);
     PENSTOCK_RETURN_IF_ERROR(Begin());
-    behind_kernel_ = false;
     return Checked(api_.cuGraphLaunch(graphs_.at(static_cast<uint32_t>(graph)), stream_),
                    "cuGraphLaunch");
   }
@@ -255,7 +251,6 @@ class DriverDevice final : public Device {
   Status Record(EventId event) override {
     const std::lock_guard lock(mutex_);
     PENSTOCK_RETURN_IF_ERROR(Begin());
-    behind_kernel_ = false;
     return Checked(api_.cuEventRecord(events_.at(static_cast<uint32_t>(event)), stream_),
                    "cuEventRecord");
   }
@@ -342,6 +337,7 @@ class DriverDevice final : public Device {
 
   // Under the mutex: makes the context current in this thread; the first time, makes it.
   Status Begin() {
+    behind_kernel_ = false;
     PENSTOCK_RETURN_IF_ERROR(Health());
     if (ready_) return Checked(api_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
     // What a call before this one has made, which then failed, is kept.
@@ -387,7 +383,7 @@ class DriverDevice final : public Device {
   std::map<uint32_t, driver::GraphExec> graphs_;
   std::map<uint32_t, driver::Event> events_;
   uint32_t last_id_ = 0;
-  bool behind_kernel_ = false;  // what was put into the stream last
+  bool behind_kernel_ = false;  // the last call launched one
   std::atomic<bool> lost_{false};
   mutable std::mutex lost_mutex_;  // after the others
   Status why_lost_;                // set before lost_, and never again

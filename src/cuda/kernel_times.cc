@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <functional>
 
@@ -17,13 +16,9 @@ using program::KernelTime;
 using program::KernelTimeOptions;
 
 constexpr int kHeadSize = 64;
-constexpr int kLayers =
-    12;  // of weights, taken in turn; a large L2 cache may still hold a product's
+// Weights that are taken in turn; a large L2 cache may still hold those of one product.
+constexpr int kLayers = 12;
 constexpr uint64_t kBlockBytes = uint64_t{1} << 20;
-
-int BlocksOf(int count, int of) {
-  return static_cast<int>(CeilDiv(static_cast<size_t>(count), static_cast<size_t>(of)));
-}
 
 // A product of a layer.
 struct Product {
@@ -150,7 +145,7 @@ class Timer {
         tiles[tiles_++] = {first, length, query, std::min(64, length - query), first + query};
       }
     }
-    for (int i = 0; i < std::min(tokens, 65536); ++i) numbers[kIds + i] = i;
+    for (int i = 0; i < tokens; ++i) numbers[kIds + i] = i;
     numbers[kRows] = tokens;
     numbers[kTiles] = tiles_;
     PENSTOCK_RETURN_IF_ERROR(device_->CopyIn(small_.data(), pinned_.data(), kBlockBytes));
@@ -182,7 +177,6 @@ class Timer {
   }
 
   Status TimeProduct(KernelId kernel, const Product& product, int tokens) {
-    const KernelRow& row = RowOf(kernel);
     GemmArgs args = {};
     args.x = AsOperands(x_);
     args.rows = ints(kRows);
@@ -197,15 +191,10 @@ class Timer {
     } else {
       args.to.y16 = AsOperands(y_);
     }
-    const int blocks_x = BlocksOf(product.features, row.tile_features);
-    const int blocks_y = BlocksOf(tokens, row.tile_rows);
     const auto launch = [&](int number) {
       GemmArgs one = args;
       one.w = AsOperands(weights_) + static_cast<uint64_t>(number % kLayers) * LayerBytes() / 2;
-      if (!row.has_tile_map) return KernelLaunch::Of(kernel, blocks_x, blocks_y, one);
-      const TileMap map = {args.x, tokens, product.k, product.k, row.tile_rows, {}};
-      const int blocks = std::min(blocks_x * blocks_y, device_->info().multiprocessors);
-      return KernelLaunch::Of(kernel, blocks, 1, GemmWgmmaArgs{map, one});
+      return GemmLaunch(kernel, one, tokens, product.features, device_->info());
     };
     const double rows = tokens, features = product.features, k = product.k;
     const double results = rows * features * (product.adds ? 8 : 2);

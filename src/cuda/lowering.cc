@@ -229,10 +229,6 @@ class Lowering {
   void PutRows(KernelId kernel, Rows rows, const Args& args) {
     Put(kernel, BlocksOf(RowsIn(rows), RowOf(kernel).tile_rows), 1, args);
   }
-  static int BlocksOf(int32_t count, int tile) {
-    return static_cast<int>(CeilDiv(static_cast<size_t>(count), static_cast<size_t>(tile)));
-  }
-
   const float* FloatsOf(const program::Table* table) const {
     if (base_ == 0 || table == nullptr) return nullptr;
     return static_cast<const DeviceTable*>(table)->data();
@@ -300,18 +296,7 @@ class Lowering {
     const int32_t height = RowsIn(rows);
     const int width = other != nullptr ? 2 * columns : columns;
     const KernelId kernel = GemmOf(w.dtype() == DType::kF16, height, width, w.out() % 2 == 0);
-    const int blocks_x = BlocksOf(width, RowOf(kernel).tile_features);
-    const int blocks_y = BlocksOf(height, RowOf(kernel).tile_rows);
-    if (!RowOf(kernel).has_tile_map) return Put(kernel, blocks_x, blocks_y, args);
-    const TileMap map = {.data = x.operands,
-                         .rows = height,
-                         .width = args.k,
-                         .stride = x.stride16,
-                         .tile_rows = RowOf(kernel).tile_rows,
-                         .reserved = {}};
-    // A block for each multiprocessor, which takes tile after tile.
-    Put(kernel, std::min(blocks_x * blocks_y, plan_.device->multiprocessors), 1,
-        GemmWgmmaArgs{map, args});
+    launches_.push_back(GemmLaunch(kernel, args, height, width, *plan_.device));
   }
 
   // y = norm(x), or a copy of it without a norm.

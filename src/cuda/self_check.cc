@@ -112,13 +112,10 @@ class Memory {
   uint64_t used_ = 0, draws_ = 0;
 };
 
-constexpr int Blocks(int count, int of) { return (count + of - 1) / of; }
-
 // A product with bias and residual, and one with a gate: rows that end within a tile, chunks of 256
 // and of less, features that end within a piece.
-std::vector<KernelLaunch> Gemm(KernelId id, Memory* memory, bool half) {
+std::vector<KernelLaunch> Gemm(KernelId id, Memory* memory, bool half, const DeviceInfo& device) {
   constexpr int kRows = 37, kDepth = 320, kFeatures = 72, kStride = 128;
-  const KernelRow& row = RowOf(id);
   GemmArgs args = {.x = memory->Operands(kRows * kDepth, 2, half).on_device,
                    .w = memory->Operands(80 * kDepth, 0.2F, half).on_device,
                    .up = nullptr,
@@ -142,14 +139,7 @@ std::vector<KernelLaunch> Gemm(KernelId id, Memory* memory, bool half) {
     if (gated) args.to.activation = Activation::kSilu;
     args.to.y = memory->Room<float>(kRows * kFeatures).on_device;
     args.to.y16 = memory->Room<uint16_t>(kRows * kStride).on_device;
-    const int blocks_x = Blocks(gated ? 2 * kStride : kStride, row.tile_features);
-    const int blocks_y = Blocks(kRows, row.tile_rows);
-    if (row.has_tile_map) {
-      const TileMap map = {args.x, kRows, kDepth, kDepth, row.tile_rows, {}};
-      launches.push_back(KernelLaunch::Of(id, 1, 1, GemmWgmmaArgs{map, args}));
-    } else {
-      launches.push_back(KernelLaunch::Of(id, blocks_x, blocks_y, args));
-    }
+    launches.push_back(GemmLaunch(id, args, kRows, gated ? 2 * kStride : kStride, device));
   }
   return launches;
 }
@@ -173,8 +163,8 @@ std::vector<KernelLaunch> Float32Gemm(KernelId id, Memory* memory) {
              .half = true};
   const KernelRow& row = RowOf(id);
   const auto launch = [&] {
-    return KernelLaunch::Of(id, Blocks(kStride, row.tile_features), Blocks(kRows, row.tile_rows),
-                            args);
+    return KernelLaunch::Of(id, BlocksOf(kStride, row.tile_features),
+                            BlocksOf(kRows, row.tile_rows), args);
   };
   const KernelLaunch first = launch();
   args.multiply = true;
@@ -275,7 +265,7 @@ std::vector<KernelLaunch> Norm(KernelId id, Memory* memory) {
     NormArgs args = NormOf(memory);
     args.rms = rms;
     args.half = !rms;
-    launches.push_back(KernelLaunch::Of(id, Blocks(kNormRows, RowOf(id).tile_rows), 1, args));
+    launches.push_back(KernelLaunch::Of(id, BlocksOf(kNormRows, RowOf(id).tile_rows), 1, args));
   }
   return launches;
 }
@@ -288,7 +278,7 @@ std::vector<KernelLaunch> Embed(KernelId id, Memory* memory) {
                           .places = memory->Floats(3 * kNormWidth, 1),
                           .kinds = memory->Floats(2 * kNormWidth, 1),
                           .norm = NormOf(memory)};
-  return {KernelLaunch::Of(id, Blocks(kNormRows, RowOf(id).tile_rows), 1, args)};
+  return {KernelLaunch::Of(id, BlocksOf(kNormRows, RowOf(id).tile_rows), 1, args)};
 }
 
 std::vector<KernelLaunch> Heads(KernelId id, Memory* memory) {
@@ -312,7 +302,7 @@ std::vector<KernelLaunch> Heads(KernelId id, Memory* memory) {
     args.half = interleaved;
     args.y = memory->Room<float>(kRows * 3 * kHeads * kDepth).on_device;
     args.y16 = memory->Room<uint16_t>(kRows * 3 * kHeads * kDepth).on_device;
-    launches.push_back(KernelLaunch::Of(id, Blocks(kRows, RowOf(id).tile_rows), 1, args));
+    launches.push_back(KernelLaunch::Of(id, BlocksOf(kRows, RowOf(id).tile_rows), 1, args));
   }
   return launches;
 }
@@ -333,12 +323,12 @@ std::vector<KernelLaunch> Pool(KernelId id, Memory* memory) {
                                 Pooling::kWeightedMean, Pooling::kLastToken}) {
     args.pooling = pooling;
     args.y = memory->Room<float>(kSequences * kWidth).on_device;
-    launches.push_back(KernelLaunch::Of(id, Blocks(kSequences, RowOf(id).tile_rows), 1, args));
+    launches.push_back(KernelLaunch::Of(id, BlocksOf(kSequences, RowOf(id).tile_rows), 1, args));
   }
   return launches;
 }
 
-std::vector<KernelLaunch> LaunchesOf(KernelId id, Memory* memory) {
+std::vector<KernelLaunch> LaunchesOf(KernelId id, Memory* memory, const DeviceInfo& device) {
   const std::string_view name = RowOf(id).name;
   const bool half = name.ends_with("_f16");
   const auto begins = [&](std::string_view with) { return name.starts_with(with); };
@@ -348,7 +338,7 @@ std::vector<KernelLaunch> LaunchesOf(KernelId id, Memory* memory) {
   if (id == KernelId::rows_embed) return Embed(id, memory);
   if (id == KernelId::rows_heads) return Heads(id, memory);
   if (id == KernelId::rows_pool) return Pool(id, memory);
-  if (begins("gemm_")) return Gemm(id, memory, half);
+  if (begins("gemm_")) return Gemm(id, memory, half, device);
   const bool bias = begins("attention_bias_");
   const int depth = name.find("_128_") != name.npos  ? 128
                     : name.find("_64_") != name.npos ? 64
@@ -376,7 +366,7 @@ Expected<std::vector<KernelHash>> CheckKernelHashes(Device* device) {
     const auto id = static_cast<KernelId>(i);
     if (!device->info().Has(id)) continue;
     memory.Begin(id);
-    const std::vector<KernelLaunch> launches = LaunchesOf(id, &memory);
+    const std::vector<KernelLaunch> launches = LaunchesOf(id, &memory, device->info());
     PENSTOCK_RETURN_IF_ERROR(memory.Run(launches).Annotate(RowOf(id).name));
     const Expectation& expected = kExpected[i];
     results.push_back({RowOf(id).name, memory.Hash(),
