@@ -89,6 +89,15 @@ SIMT_FN void StoreForms(const Epilogue& to, int64_t row, int feature, float firs
   }
 }
 
+// Two operands of the first eight features and two of the next eight, which each of four lanes has,
+// become four neighbours: of the first eight in even lanes, of the others in odd ones. So four lanes
+// write 32 bytes without gaps, a whole sector.
+SIMT_FN simt::TwoWords Exchange(uint32_t low, uint32_t high) {
+  const bool odd = simt::Lane() % 2 == 1;
+  const uint32_t other = simt::ShuffleXor(odd ? low : high, 1);
+  return odd ? simt::TwoWords{{other, high}} : simt::TwoWords{{low, other}};
+}
+
 // The epilogue of 16 features of the piece from `feature0` on, as four neighbouring lanes hold them
 // of each row: lane t the sums 2t, 2t + 1, 2t + 8 and 2t + 9. With a gate the last two are of the
 // other matrix. Rows from `rows` on are not stored. By all lanes of a warp.
@@ -143,16 +152,11 @@ SIMT_FN void StoreFeatures(const GemmArgs& a, const int (&row)[kRows], int rows,
       }
     }
     if (to.y16 == nullptr) continue;
-    // Neighbours exchange: the even lane has four of the first eight, the odd one of the others. So
-    // four lanes write 32 bytes without gaps, a whole sector.
-    const bool odd = lane % 2 == 1;
-    const uint32_t low = PackOperands(sums[r][0], sums[r][1], to.half);
-    const uint32_t high = PackOperands(sums[r][2], sums[r][3], to.half);
-    const uint32_t other = simt::ShuffleXor(odd ? low : high, 1);
-    const int feature = feature0 + (odd ? 8 + column - 2 : column);
+    const simt::TwoWords four = Exchange(PackOperands(sums[r][0], sums[r][1], to.half),
+                                         PackOperands(sums[r][2], sums[r][3], to.half));
+    const int feature = feature0 + (lane % 2 == 1 ? column + 6 : column);
     if (valid && feature < to.stride16) {
-      simt::Store8(to.y16 + static_cast<int64_t>(row[r]) * to.stride16 + feature,
-                   odd ? simt::TwoWords{{other, high}} : simt::TwoWords{{low, other}});
+      simt::Store8(to.y16 + static_cast<int64_t>(row[r]) * to.stride16 + feature, four);
     }
   }
 }
@@ -179,7 +183,6 @@ SIMT_FN void StoreResults(const Epilogue& to, int row0, int rows, int feature0,
                           float (&values)[kCount][4]) {
   static_assert(kCount % 2 == 0);
   const int lane = simt::Lane(), place = feature0 + 2 * (lane % 4);
-  const bool odd = lane % 2 == 1;
   SIMT_UNROLL
   for (int r = 0; r < 2; ++r) {
     const int row = row0 + 8 * r;
@@ -205,18 +208,17 @@ SIMT_FN void StoreResults(const Epilogue& to, int row0, int rows, int feature0,
     }
   }
   if (to.y16 == nullptr) return;
-  // As in StoreFeatures.
   SIMT_UNROLL
   for (int r = 0; r < 2; ++r) {
-    const int row = row0 + 8 * r, first = odd ? place + 6 : place;
+    const int row = row0 + 8 * r, first = lane % 2 == 1 ? place + 6 : place;
     uint16_t* const y = to.y16 + static_cast<int64_t>(row) * to.stride16 + first;
     SIMT_UNROLL
     for (int n = 0; n < kCount; n += 2) {
-      const uint32_t low = PackOperands(values[n][2 * r], values[n][2 * r + 1], to.half);
-      const uint32_t high = PackOperands(values[n + 1][2 * r], values[n + 1][2 * r + 1], to.half);
-      const uint32_t other = simt::ShuffleXor(odd ? low : high, 1);
+      const simt::TwoWords four =
+          Exchange(PackOperands(values[n][2 * r], values[n][2 * r + 1], to.half),
+                   PackOperands(values[n + 1][2 * r], values[n + 1][2 * r + 1], to.half));
       if (row >= rows || first + 8 * n >= to.stride16) continue;
-      simt::Store8(y + 8 * n, odd ? simt::TwoWords{{other, high}} : simt::TwoWords{{low, other}});
+      simt::Store8(y + 8 * n, four);
     }
   }
 }

@@ -7,6 +7,13 @@ namespace penstock::cuda::simt {
 // Two roundings: within 1.5 ulp.
 SIMT_FN float Rsqrt(float a) { return Divide(1.0F, Sqrt(a)); }
 
+// first + x (second + x (...)).
+SIMT_FN float Polynomial(float, float last) { return last; }
+template <typename... Others>
+SIMT_FN float Polynomial(float x, float first, Others... others) {
+  return Fma(Polynomial(x, others...), x, first);
+}
+
 // 2^k, where `shifted` is k + 1.5 * 2^23. For a product, not to be added to the bits of a factor: the
 // NaN of a GPU has all bits set, and would become a number.
 SIMT_FN float PowerOfTwo(float shifted) { return FloatOf((BitsOf(shifted) << 23) + 0x3F800000); }
@@ -16,12 +23,8 @@ SIMT_FN float PowerOfTwo(float shifted) { return FloatOf((BitsOf(shifted) << 23)
 SIMT_FN float Exp2(float a) {
   const float shifted = a + 12582912.0F;
   const float r = a - (shifted - 12582912.0F);
-  float p = 1.32764797e-3F;
-  p = Fma(p, r, 9.67554404e-3F);
-  p = Fma(p, r, 5.55071328e-2F);
-  p = Fma(p, r, 0.240221197F);
-  p = Fma(p, r, 0.693146967F);
-  p = Fma(p, r, 1.00000007F);
+  const float p = Polynomial(r, 1.00000007F, 0.693146967F, 0.240221197F, 5.55071328e-2F,
+                             9.67554404e-3F, 1.32764797e-3F);
   return p * PowerOfTwo(shifted);
 }
 
@@ -32,14 +35,8 @@ SIMT_FN float Exp(float a) {
   const float k = shifted - 12582912.0F;
   float r = Fma(k, -0.693145752F, a);
   r = Fma(k, -1.42860677e-6F, r);
-  float p = 1.984127e-4F;
-  p = Fma(p, r, 1.3888889e-3F);
-  p = Fma(p, r, 8.3333333e-3F);
-  p = Fma(p, r, 4.1666667e-2F);
-  p = Fma(p, r, 1.6666667e-1F);
-  p = Fma(p, r, 0.5F);
-  p = Fma(p, r, 1.0F);
-  p = Fma(p, r, 1.0F);
+  const float p = Polynomial(r, 1.0F, 1.0F, 0.5F, 1.6666667e-1F, 4.1666667e-2F, 8.3333333e-3F,
+                             1.3888889e-3F, 1.984127e-4F);
   return p * PowerOfTwo(shifted);
 }
 
@@ -60,14 +57,8 @@ SIMT_FN float Reciprocal(float a) {
 SIMT_FN float Gelu(float a) {
   float b = a < 0 ? -a : a;
   b = b > 9.0F ? 9.0F : b;
-  float q = 3.403382289e-6F;
-  q = Fma(q, b, -2.626051686e-6F);
-  q = Fma(q, b, -6.225210513e-4F);
-  q = Fma(q, b, 7.779518739e-3F);
-  q = Fma(q, b, -5.308474437e-2F);
-  q = Fma(q, b, -4.589541261e-1F);
-  q = Fma(q, b, -1.151154879F);
-  q = Fma(q, b, -0.999996994F);
+  const float q = Polynomial(b, -0.999996994F, -1.151154879F, -4.589541261e-1F, -5.308474437e-2F,
+                             7.779518739e-3F, -6.225210513e-4F, -2.626051686e-6F, 3.403382289e-6F);
   return Fma(-b, Exp2(q), a < 0 ? 0.0F : a);
 }
 
