@@ -7,21 +7,28 @@
 #include "download_progress.h"
 #include "hub/default_model.h"
 #include "hub/hub.h"
+#include "program/backend.h"
 #include "runtime/sampling_settings.h"
 
 namespace penstock::cli {
 
 namespace {
 
-// "auto" as the number that means it; empty: fine.
-std::string CheckBatchTokens(std::string& value) {
+// "auto" becomes `automatic`, the number that means it; empty: fine.
+std::string CheckBatchSize(std::string& value, int32_t automatic, int32_t most) {
   if (value == "auto") {
-    value = std::to_string(sched::EncoderSchedulerOptions::kAutoBatchTokens);
+    value = std::to_string(automatic);
     return "";
   }
-  int32_t tokens = 0;
-  if (ReadFlagNumber(value, tokens) && tokens >= 1 && tokens < 1 << 19) return "";
-  return fmt::format("'{}' is not auto, or 1 to {}", value, (1 << 19) - 1);
+  int32_t size = 0;
+  if (ReadFlagNumber(value, size) && size >= 1 && size <= most) return "";
+  return fmt::format("'{}' is not auto, or 1 to {}", value, most);
+}
+std::string CheckBatchTokens(std::string& value) {
+  return CheckBatchSize(value, sched::EncoderSchedulerOptions::kAutoBatchTokens, (1 << 19) - 1);
+}
+std::string CheckBatchRows(std::string& value) {
+  return CheckBatchSize(value, sched::EncoderSchedulerOptions::kAutoBatchRows, (1 << 13) - 1);
 }
 
 std::string CheckDType(std::string& given) {
@@ -122,8 +129,12 @@ void AddSpeedFlags(FlagSet* app, runtime::ModelOptions* flags) {
            "works at nearly the full rate. More makes others wait longer.")
       ->Transform(FlagRule(CheckBatchTokens, ""))
       ->DefaultText("auto");
-  speed.Add("--max-batch-rows,--max-batch-sequences", flags->scheduler.max_batch_rows, "N",
-            InRange(1, 8191), "Rows (sequences) of one batch.");
+  speed
+      .Add("--max-batch-rows,--max-batch-sequences", flags->scheduler.max_batch_rows, "N",
+           fmt::format("Rows (sequences) of one batch; auto = {}, on a GPU 2048.",
+                       program::BackendSizes().batch_rows))
+      ->Transform(FlagRule(CheckBatchRows, ""))
+      ->DefaultText("auto");
   speed.Add("--replicas", flags->replicas, "N", InRange(1, 64),
             "Batches of a model worked on at once, each with activation memory of its own. Threads "
             "are shared, so this pays off only where one batch cannot use them all.");

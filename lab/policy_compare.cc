@@ -8,6 +8,7 @@
 #include <string>
 
 #include "load/table.h"
+#include "program/backend.h"
 #include "sched/encode_batch.h"
 
 namespace penstock::lab {
@@ -150,8 +151,8 @@ Status RunPolicyBench(const PolicyBenchOptions& options, load::BenchRecords* rec
   const LengthMeans means = MeanLengths(options);
   OurPolicy ours;
   ours.length_max = options.length_max;
-  ours.max_batch_tokens =
-      sched::KneeTokens(options.times, std::min(32, options.length_max), sched::kKneeTokensMax);
+  ours.max_batch_tokens = sched::KneeTokens(options.times, std::min(32, options.length_max),
+                                            program::BackendSizes().batch_tokens);
   const double rows = ours.max_batch_tokens / means.tokens;
   const double tokens_per_s =
       ours.max_batch_tokens / options.times.Seconds(ours.max_batch_tokens, rows * means.work);

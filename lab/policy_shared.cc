@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "load/table.h"
+#include "program/backend.h"
 #include "sched/encoder_scheduler.h"
 
 namespace penstock::lab {
@@ -33,8 +34,8 @@ EngineLoad LoadOf(const PolicyBenchOptions& options, double slower) {
   load.times = {options.times.fixed_s * slower, options.times.token_s * slower,
                 options.times.work_s * slower};
   load.policy.length_max = options.length_max;
-  load.policy.max_batch_tokens =
-      sched::KneeTokens(load.times, std::min(32, options.length_max), sched::kKneeTokensMax);
+  load.policy.max_batch_tokens = sched::KneeTokens(load.times, std::min(32, options.length_max),
+                                                   program::BackendSizes().batch_tokens);
   return load;
 }
 

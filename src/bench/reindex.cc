@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As the scheduler's max_batch_rows.
+// Texts of a batch in the kernel loop and in penstock embed.
 constexpr size_t kBatchTextsMax = 512;
 
 // A folder that goes with its object.
@@ -116,7 +116,8 @@ Status Reindex::RunRound() {
   kernel_s_ += kernel.seconds;
   const std::string batch_tokens = std::to_string(options_.batch_tokens);
   std::vector<std::string> local = ModelFlags();
-  local.insert(local.end(), {"--max-batch-tokens", batch_tokens});
+  local.insert(local.end(), {"--max-batch-tokens", batch_tokens, "--max-batch-rows",
+                             std::to_string(kBatchTextsMax)});
   PENSTOCK_ASSIGN_OR_RETURN(const double local_s, SecondsOfTexts(local));
   local_s_ += local_s;
   // A server of its own for each round: none knows the texts of the one before.

@@ -30,12 +30,6 @@ program::TensorView RowsFrom(std::span<const program::LinearRows> parts, size_t 
   return {};
 }
 
-int64_t RowsOf(std::span<const program::LinearRows> parts) {
-  int64_t rows = 0;
-  for (const program::LinearRows& part : parts) rows += part.weight.rows;
-  return rows;
-}
-
 // Gives back the whole pages of a range of a file's private mapping.
 void GiveBackPages(const std::byte* begin, size_t bytes) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -105,7 +99,7 @@ Status Check(std::span<const program::LinearRows> parts, const program::PackOpti
   }
   for (const program::LinearRows& part : parts) PENSTOCK_RETURN_IF_ERROR(CheckPart(part, parts[0]));
   constexpr int64_t kSizeMax = std::numeric_limits<int32_t>::max();
-  if (columns > kSizeMax || RowsOf(parts) > kSizeMax) {
+  if (columns > kSizeMax || program::RowsOf(parts) > kSizeMax) {
     return Status::InvalidArgument("a linear layer of more than 2^31 rows or columns");
   }
   if (columns <= 0 || !ValidBlockRow(stored, static_cast<size_t>(columns))) {
@@ -133,7 +127,7 @@ Status Check(std::span<const program::LinearRows> parts, const program::PackOpti
 BlockLinear::BlockLinear(std::span<const program::LinearRows> parts, numbers::DType dtype,
                          const Kernels* kernels, HugePageArena* arena)
     : program::PackedLinear(static_cast<int32_t>(parts[0].weight.columns),
-                            static_cast<int32_t>(RowsOf(parts)), dtype),
+                            static_cast<int32_t>(program::RowsOf(parts)), dtype),
       kernels_(kernels),
       shape_{parts[0].weight.dtype, static_cast<size_t>(in()), static_cast<size_t>(kernels->panel)},
       columns_(static_cast<size_t>(out())),

@@ -38,18 +38,12 @@ float Quantize(const float* from, size_t n, int8_t* to, int32_t* sum) {
   return largest / 127;
 }
 
-int32_t RowsOf(std::span<const program::LinearRows> parts) {
-  int64_t rows = 0;
-  for (const program::LinearRows& part : parts) rows += part.weight.rows;
-  return static_cast<int32_t>(rows);
-}
-
 }  // namespace
 
 PanelLinear::PanelLinear(std::span<const program::LinearRows> parts,
                          const program::PackOptions& options, size_t panel, HugePageArena* arena)
-    : program::PackedLinear(static_cast<int32_t>(parts[0].weight.columns), RowsOf(parts),
-                            options.dtype),
+    : program::PackedLinear(static_cast<int32_t>(parts[0].weight.columns),
+                            static_cast<int32_t>(program::RowsOf(parts)), options.dtype),
       panel_(panel),
       panels_(CeilDiv(static_cast<size_t>(out()), panel)),
       words_(RowWords(dtype(), static_cast<size_t>(in()))),

@@ -38,10 +38,20 @@ void CopyRows(std::span<const program::LinearRows> parts, int64_t first, int64_t
   }
 }
 
+// Two turns: one batch computes, one waits behind it.
+constexpr program::BackendSizes kSizes = {.turns = 2,
+                                          .runners = 3,
+                                          .shared_activations = true,
+                                          .batch_tokens = 32768,
+                                          .batch_rows = 2048};
+
 class CudaBackend final : public program::Backend {
  public:
   CudaBackend(std::unique_ptr<Device> device, const RunOptions& options)
-      : device_(std::move(device)), shared_(device_.get()), options_(options) {}
+      : program::Backend(kSizes),
+        device_(std::move(device)),
+        shared_(device_.get()),
+        options_(options) {}
 
   std::string name() const override { return "cuda (" + device_->info().name + ")"; }
   bool is_host() const override { return false; }
@@ -68,14 +78,9 @@ class CudaBackend final : public program::Backend {
 
   Expected<std::unique_ptr<program::PackedLinear>> Pack(
       std::span<const program::LinearRows> parts, const program::PackOptions& options) override {
+    PENSTOCK_RETURN_IF_ERROR(CheckPacked(options));
     const DType dtype = options.dtype;
-    if (options.as_stored) return Status::Unsupported("the GPU does not run programs with a cache");
-    if (dtype != DType::kF32 && dtype != DType::kF16 && dtype != DType::kBf16) {
-      return Status::Unsupported("the GPU does not multiply in " +
-                                 std::string(numbers::DTypeFlag(dtype)));
-    }
-    int64_t rows = 0;
-    for (const program::LinearRows& part : parts) rows += part.weight.rows;
+    const int64_t rows = program::RowsOf(parts);
     const int64_t columns = parts[0].weight.columns;
     DeviceBlock weights = ValueOf(Alloc(DeviceLinear::WeightBytes(columns, rows, dtype)));
     Staging staging(&shared_);
@@ -111,6 +116,15 @@ class CudaBackend final : public program::Backend {
     return std::unique_ptr<program::PackedLinear>(std::move(packed));
   }
 
+  Expected<uint64_t> LinearBytes(std::span<const program::LinearRows> parts,
+                                 const program::PackOptions& options) const override {
+    PENSTOCK_RETURN_IF_ERROR(CheckPacked(options));
+    const int64_t rows = program::RowsOf(parts);
+    const uint64_t bias =
+        parts[0].bias.data == nullptr ? 0 : static_cast<uint64_t>(rows) * sizeof(float);
+    return DeviceLinear::WeightBytes(parts[0].weight.columns, rows, options.dtype) + bias;
+  }
+
   Expected<std::unique_ptr<program::ProgramRun>> Prepare(
       std::span<const program::Program* const> programs,
       const program::PrepareOptions& /*options*/) override {
@@ -124,6 +138,13 @@ class CudaBackend final : public program::Backend {
   }
 
  private:
+  static Status CheckPacked(const program::PackOptions& options) {
+    if (options.as_stored) return Status::Unsupported("the GPU does not run programs with a cache");
+    const DType dtype = options.dtype;
+    if (dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16) return Status::Ok();
+    return Status::Unsupported("the GPU does not multiply in " +
+                               std::string(numbers::DTypeFlag(dtype)));
+  }
   static void Check(const Status& status) {
     if (status.ok()) return;
     ValueOf(Expected<int>(status));

@@ -101,6 +101,12 @@ void CudaProgramRun::FreeGraphs() {
   graphs_.clear();
 }
 
+uint64_t CudaProgramRun::HeldBytes() const {
+  const uint64_t holders = shared_->holders.load(std::memory_order_relaxed);
+  if (!holds_.load(std::memory_order_relaxed) || holders == 0) return 0;
+  return shared_->activation_bytes.load(std::memory_order_relaxed) / holders;
+}
+
 uint64_t CudaProgramRun::Release() {
   const WaitingLock lock(&shared_->mutex);
   FreeGraphs();
@@ -242,8 +248,8 @@ Status CudaProgramRun::Run(size_t index, const program::PackedBatch& batch,
       shared_->counters->bytes_out.fetch_add(bytes_out, std::memory_order_relaxed);
     }
     PENSTOCK_RETURN_IF_ERROR(shared_->device->Wait(done_));
-    shared_->counters->busy_s.fetch_add(shared_->device->SecondsBetween(begun_, done_),
-                                        std::memory_order_relaxed);
+    seconds_ = shared_->device->SecondsBetween(begun_, done_);
+    shared_->counters->busy_s.fetch_add(seconds_, std::memory_order_relaxed);
   } catch (...) {
     return ExceptionStatus();
   }

@@ -34,10 +34,9 @@ class CudaProgramRun final : public program::ProgramRun {
 
   Status Reserve(size_t tokens, size_t sequences) override;
   uint64_t BytesFor(size_t tokens, size_t sequences) const override;
-  // That of the set that all runs share.
-  uint64_t HeldBytes() const override {
-    return holds_.load(std::memory_order_relaxed) ? shared_->activation_bytes.load() : 0;
-  }
+  double device_seconds() const override { return seconds_; }
+  // Its part of the set that runs share: parts of all of them are the whole.
+  uint64_t HeldBytes() const override;
   uint64_t Release() override;
   Status Run(size_t index, const program::PackedBatch& batch,
              std::span<float* const> sinks) override;
@@ -82,6 +81,7 @@ class CudaProgramRun final : public program::ProgramRun {
   Bucket reserved_;            // what there is room for ...
   uint64_t needed_bytes_ = 0;  // ... in a set of this size
   uint64_t runs_ = 0;
+  double seconds_ = 0;
 };
 
 }  // namespace penstock::cuda

@@ -10,6 +10,7 @@
 
 #include "cuda/cuda_backend.h"
 #include "cuda/device_emulated.h"
+#include "program/dry_backend.h"
 
 namespace penstock::cuda {
 namespace {
@@ -160,16 +161,44 @@ TEST_F(CudaRunTest, RunsShareOneSetOfActivations) {
   const uint64_t one = run_->HeldBytes();
   EXPECT_EQ(one, run_->BytesFor(64, 2));
   ASSERT_TRUE(other->Reserve(64, 2).ok());
-  EXPECT_EQ(other->HeldBytes(), one);
-  // The larger one takes all; graphs of the set before are void.
+  EXPECT_EQ(other->HeldBytes() + run_->HeldBytes(), one);
+  // Both have the larger set; graphs of the set before are void.
   ASSERT_TRUE(other->Reserve(1000, 4).ok());
-  EXPECT_EQ(other->HeldBytes(), run_->BytesFor(1000, 4));
+  EXPECT_EQ(other->HeldBytes() + run_->HeldBytes(), run_->BytesFor(1000, 4));
   EXPECT_EQ(Run({20, 3}), want);
   EXPECT_EQ(*Run(other.get(), {20, 3}), want);
   EXPECT_EQ(run_->Release(), 0u);
   EXPECT_GT(other->Release(), 0u);
   EXPECT_EQ(device_->graphs(), 0u);
   EXPECT_EQ(Run({20, 3}), want);
+}
+
+// The emulated device has a microsecond a task.
+TEST_F(CudaRunTest, TellsTheDevicesSeconds) {
+  Make();
+  EXPECT_EQ(run_->device_seconds(), 0);
+  (void)Run({20, 3});
+  const double seconds = run_->device_seconds();
+  EXPECT_GT(seconds, 3e-6);
+  EXPECT_EQ(backend_->counters()->busy_s.load(), seconds);
+  (void)Run({20, 3});
+  EXPECT_EQ(run_->device_seconds(), seconds);
+}
+
+TEST_F(CudaRunTest, ADryBackendTakesWhatTheDeviceWould) {
+  Make();
+  program::DryBackend dry(backend_.get());
+  EXPECT_EQ(dry.preferred_dtype(), DType::kF16);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBf16}) {
+    const std::vector<float> weight(9 * 70), bias(9);
+    const program::LinearRows rows{program::ViewOf(weight, 70), program::ViewOf(bias, 9)};
+    const auto packed = backend_->Pack({&rows, 1}, {.dtype = dtype});
+    const auto sized = dry.Pack({&rows, 1}, {.dtype = dtype});
+    ASSERT_TRUE(packed.ok() && sized.ok());
+    EXPECT_EQ((*packed)->bytes(), (*sized)->bytes());  // both padded
+    EXPECT_EQ(dry.Pack({&rows, 1}, {.dtype = DType::kI8}).status().message(),
+              backend_->Pack({&rows, 1}, {.dtype = DType::kI8}).status().message());
+  }
 }
 
 TEST_F(CudaRunTest, RunsOfSeveralThreadsTakeTurnsOnTheDevice) {

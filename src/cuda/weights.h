@@ -26,7 +26,7 @@ struct SharedDevice {
   DeviceBlock activations;
   std::atomic<uint64_t> activation_bytes{0};  // what it has. Any thread
   uint64_t generation = 0;                    // of the set: graphs of another one are void
-  size_t holders = 0;                         // runs that use it
+  std::atomic<uint64_t> holders{0};           // runs that use it. Any thread
   const std::shared_ptr<program::DeviceCounters> counters =
       std::make_shared<program::DeviceCounters>();
 

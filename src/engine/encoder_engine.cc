@@ -43,6 +43,7 @@ class ModelRunner : public program::EncoderRunner {
     const std::lock_guard lock(session_mutex_);
     return session_.Run(batch, output, sinks);
   }
+  double device_seconds() const override { return session_.device_seconds(); }
   void PlaceExecutor() const override { backend_->PlaceCaller(); }
   uint64_t HeldBytes() const override { return session_.HeldBytes(); }
   uint64_t BytesFor(size_t tokens, size_t sequences) const override {
@@ -127,6 +128,7 @@ class TurnRunner : public program::EncoderRunner {
     waited_ += Clock::now() - begin;
     return runner_->Run(batch, output, sinks);
   }
+  double device_seconds() const override { return runner_->device_seconds(); }
   Clock::duration waited() const { return waited_; }
 
  private:
@@ -139,7 +141,7 @@ class TurnRunner : public program::EncoderRunner {
 void FitBatches(const EncoderParts& parts, const EncoderEngineOptions& options,
                 int32_t* tokens_max) {
   constexpr int32_t kStep = 128;
-  const uint64_t each = options.granted.activations / parts.runners.size();
+  const uint64_t each = options.granted.activations / parts.activation_sets;
   if (each == 0) return;
   const auto rows = static_cast<size_t>(options.scheduler.max_batch_rows);
   const int32_t least = std::max(parts.max_tokens, sched::kKneeTokensMin);
@@ -149,10 +151,24 @@ void FitBatches(const EncoderParts& parts, const EncoderEngineOptions& options,
   }
 }
 
+// What of the settings is the backend's.
+void SuitBackend(program::Backend* backend, sched::EncoderSchedulerOptions* scheduler) {
+  const program::BackendSizes& sizes = backend->sizes();
+  scheduler->gate = &backend->gate();
+  scheduler->turns_queue = sizes.turns > 1;
+  // A leader only waits for the device, on a thread that has other things to do.
+  if (scheduler->turns_queue) scheduler->lead_s_max = std::min(scheduler->lead_s_max, 1e-3);
+  if (scheduler->max_batch_rows == sched::EncoderSchedulerOptions::kAutoBatchRows) {
+    scheduler->max_batch_rows = sizes.batch_rows;
+  }
+}
+
 // Measures the batch times of this model, and with them its batch limits.
 Status MeasureLimits(const EncoderParts& parts, const EncoderEngineOptions& options,
+                     const program::BackendSizes& sizes,
                      sched::EncoderSchedulerOptions* scheduler) {
   sched::MeasureOptions measure;
+  measure.tokens_max = sizes.batch_tokens;
   measure.output =
       parts.num_labels > 0 ? program::EncoderOutput::kLogits : program::EncoderOutput::kPooled;
   measure.length_max = parts.max_tokens;
@@ -211,7 +227,8 @@ Status LoadEncoderParts(const EncoderEngineOptions& options, program::Backend* b
   parts->linear_checker = [shared, backend] {
     return checks::CheckEncoderLinear(*shared, backend);
   };
-  for (int32_t i = 0; i < options.replicas; ++i) {
+  const int32_t runners = std::max(options.replicas, backend->sizes().runners);
+  for (int32_t i = 0; i < runners; ++i) {
     auto runner = std::make_unique<ModelRunner>(shared, backend);
     PENSTOCK_RETURN_IF_ERROR(runner->status());
     parts->runners.push_back(std::move(runner));
@@ -324,6 +341,7 @@ Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::Load(const std::string& 
   PENSTOCK_ASSIGN_OR_RETURN(parts.folder, families::ModelFolder::Read(path));
   PENSTOCK_RETURN_IF_ERROR(ChoosePooling(options, &parts.folder));
   PENSTOCK_RETURN_IF_ERROR(LoadParts(options, backend, &parts));
+  if (!backend->sizes().shared_activations) parts.activation_sets = parts.runners.size();
   const int32_t vocab_size = parts.folder.encoder.vocab_size;
   if (parts.tokenizer->vocab_size() > vocab_size) {
     LogWarn("{}: the tokenizer knows {} tokens, the model {}; texts with one beyond fail",
@@ -343,10 +361,10 @@ Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::Load(const std::string& 
     PENSTOCK_ASSIGN_OR_RETURN(parts.fingerprint, ModelFingerprint(parts.folder.path, settings));
   }
   EncoderEngineOptions measured = options;
-  measured.scheduler.gate = &backend->gate();
-  PENSTOCK_RETURN_IF_ERROR(MeasureLimits(parts, options, &measured.scheduler));
+  SuitBackend(backend, &measured.scheduler);
+  PENSTOCK_RETURN_IF_ERROR(MeasureLimits(parts, measured, backend->sizes(), &measured.scheduler));
   parts.activation_bytes =
-      parts.runners.size() *
+      parts.activation_sets *
       parts.runners[0]->BytesFor(static_cast<size_t>(measured.scheduler.max_batch_tokens),
                                  static_cast<size_t>(measured.scheduler.max_batch_rows));
   PENSTOCK_RETURN_IF_ERROR(checks::CheckLoad(
@@ -373,7 +391,7 @@ Expected<std::unique_ptr<EncoderEngine>> EncoderEngine::LoadTokenizer(
   parts.max_tokens = parts.folder.max_tokens;
   parts.runners.push_back(std::make_unique<NoRunner>());
   EncoderEngineOptions made = options;
-  made.scheduler.max_batch_tokens = 1;
+  made.scheduler.max_batch_tokens = made.scheduler.max_batch_rows = 1;
   return std::make_unique<EncoderEngine>(std::move(parts), made, metrics);
 }
 

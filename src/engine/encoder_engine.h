@@ -40,10 +40,12 @@ struct EncoderEngineOptions {
   std::vector<models::TypeOverride> int8_keep;
   // Work out EngineInfo::fingerprint, which reads the whole folder.
   bool fingerprint = false;
-  // `model` is set to the name; max_batch_tokens kAutoBatchTokens: measured when loaded. `times`
+  // `model` is set to the name; max_batch_tokens kAutoBatchTokens: measured when loaded, `gate` and
+  // what depends on the backend are set. `times`
   // known: those of an earlier load, not measured again.
   sched::EncoderSchedulerOptions scheduler;
-  // Runners of the model, each with activation memory of its own.
+  // Runners of the model, each with activation memory of its own; a device may have more, which
+  // share it (BackendSizes).
   int32_t replicas = 1;
   ModelBytes granted;  // the activations it may take; 0: as it likes
   checks::ModelCheckOptions check;
@@ -61,6 +63,7 @@ struct EncoderParts : EngineInfo {
   std::vector<std::unique_ptr<program::EncoderRunner>> runners;
   checks::LinearChecker linear_checker;  // used by Load alone; null: the layers are not Penstock's
   bool same_bits = true;                 // of a result, whatever shares the batch
+  uint64_t activation_sets = 1;          // that runners have together
 
   // These, as checks see them. `times`: of batches.
   checks::RunnerToCheck ToCheck(const sched::BatchTimes& times) const;

@@ -35,7 +35,7 @@ uint64_t FileBytes(const std::string& path) {
 
 Expected<ModelNeeds> EncoderNeeds(const families::ModelFolder& folder,
                                   const EncoderEngineOptions& options, program::Backend* backend) {
-  program::DryBackend dry(backend->preferred_dtype());
+  program::DryBackend dry(backend);
   models::LinearTypes types = options.dtype.value_or(backend->preferred_dtype());
   // Calibration would run batches. A little more than int8 takes.
   if (options.dtype == numbers::DType::kI8) types = backend->preferred_dtype();
@@ -51,17 +51,21 @@ Expected<ModelNeeds> EncoderNeeds(const families::ModelFolder& folder,
       options.scheduler.max_batch_tokens == sched::EncoderSchedulerOptions::kAutoBatchTokens;
   const int32_t longest = folder.max_tokens > 0 ? std::min(folder.max_tokens, model->max_tokens())
                                                 : model->max_tokens();
+  const program::BackendSizes& sizes = backend->sizes();
   const auto most = static_cast<size_t>(
-      std::max(automatic ? sched::kKneeTokensMax : options.scheduler.max_batch_tokens, longest));
+      std::max(automatic ? sizes.batch_tokens : options.scheduler.max_batch_tokens, longest));
   const auto least = static_cast<size_t>(std::max(sched::kKneeTokensMin, longest));
-  const auto rows = static_cast<size_t>(options.scheduler.max_batch_rows);
-  const auto runners = static_cast<uint64_t>(options.replicas);
+  const int32_t given_rows = options.scheduler.max_batch_rows;
+  const auto rows = static_cast<size_t>(
+      given_rows == sched::EncoderSchedulerOptions::kAutoBatchRows ? sizes.batch_rows : given_rows);
+  const int32_t runners = std::max(options.replicas, sizes.runners);
+  const uint64_t sets = sizes.shared_activations ? 1 : static_cast<uint64_t>(runners);
   ModelNeeds needs;
   needs.wanted.weights =
       model->weight_bytes() + kTokenizerFactor * FileBytes(folder.tokenizer_path);
-  needs.wanted.activations = runners * run->BytesFor(most, rows);
+  needs.wanted.activations = sets * run->BytesFor(most, rows);
   needs.least = needs.wanted;
-  needs.least.activations = runners * run->BytesFor(std::min(least, most), rows);
+  needs.least.activations = sets * run->BytesFor(std::min(least, most), rows);
   return needs;
 }
 
@@ -100,7 +104,7 @@ struct DecoderPlan {
 Expected<ModelNeeds> DecoderNeeds(const families::DecoderFiles& files,
                                   const models::DecoderOptions& options, const DecoderPlan& plan,
                                   program::Backend* backend) {
-  program::DryBackend dry(backend->preferred_dtype());
+  program::DryBackend dry(backend);
   models::DecoderOptions made = options;
   made.context = static_cast<int32_t>(plan.context);
   PENSTOCK_ASSIGN_OR_RETURN(const auto model, models::DecoderModel::Load(files, &dry, made));

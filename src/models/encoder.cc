@@ -121,6 +121,9 @@ uint64_t EncoderSession::HeldBytes() const {
 uint64_t EncoderSession::BytesFor(size_t tokens, size_t sequences) const {
   return impl_->status.ok() ? impl_->run->BytesFor(tokens, sequences) : 0;
 }
+double EncoderSession::device_seconds() const {
+  return impl_->status.ok() ? impl_->run->device_seconds() : 0;
+}
 uint64_t EncoderSession::Release() { return impl_->status.ok() ? impl_->run->Release() : 0; }
 
 Status EncoderSession::Run(const program::PackedBatch& batch, program::EncoderOutput output,

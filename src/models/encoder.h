@@ -80,6 +80,8 @@ class EncoderSession {
   // The same, results end to end: [rows, OutputWidth], rows being sequences or tokens.
   Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
              std::span<float> out);
+  // As ProgramRun::device_seconds.
+  double device_seconds() const;
 
  private:
   struct Impl;

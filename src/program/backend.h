@@ -27,10 +27,12 @@ struct LinearRows {
   TensorView weight;
   TensorView bias;
 };
+// Rows of all parts.
+int64_t RowsOf(std::span<const LinearRows> parts);
 
 // How a linear layer is packed.
 struct PackOptions {
-  // Of both operands: kF32, kBf16 or kI8. The layer's input and output are f32 in any case.
+  // The type of both operands: kF32, kF16, kBf16 or kI8. The layer's input and output are f32 in any case.
   numbers::DType dtype = numbers::DType::kF32;
   // kI8 only: [in], positive, or empty: all 1. Column k of the weight is multiplied by its factor
   // and column k of x divided by it, before both are rounded.
@@ -52,12 +54,29 @@ struct DeviceCounters {
   std::atomic<uint64_t> graphs{0};    // kept
 };
 
+// How batches are given to a backend.
+struct BackendSizes {
+  // Turns held at once. With more than one, batches queue on a device apart from the host: while it
+  // computes one the next is put behind it, so that it never waits for the host.
+  uint32_t turns = 1;
+  // The least for an encoder: one more than turns, so that bulk batches may have all turns
+  // (sched/executors.h).
+  int32_t runners = 1;
+  // Runners use one set of activations in turn; else each has its own.
+  bool shared_activations = false;
+  // The most in one batch, where no flag says otherwise.
+  int32_t batch_tokens = 8192;
+  int32_t batch_rows = 512;
+};
+
 class Backend {
  public:
   // Writes `rows` from row `first` on; called with one block after the other.
   using FillRows = std::function<void(int64_t first, std::span<float> rows)>;
 
+  explicit Backend(const BackendSizes& sizes = {}) : sizes_(sizes), gate_(sizes.turns) {}
   virtual ~Backend() = default;
+  const BackendSizes& sizes() const { return sizes_; }
   // Turns to run batches here, over all models. A caller without a turn waits for single operations
   // only.
   gate::ComputeGate& gate() { return gate_; }
@@ -91,6 +110,10 @@ class Backend {
   // weights of that type; kInvalidArgument: parts or rows that do not fit.
   virtual Expected<std::unique_ptr<PackedLinear>> Pack(std::span<const LinearRows> parts,
                                                        const PackOptions& options) = 0;
+  // Bytes that such a layer takes, and kUnsupported where Pack says so; weights are not read. By
+  // default as stored, or a weight, and a bias and a scale a row where there are such.
+  virtual Expected<uint64_t> LinearBytes(std::span<const LinearRows> parts,
+                                         const PackOptions& options) const;
   // `programs`, one or more, must pass CheckProgram and outlive the run, which they share: they run
   // one at a time. One with a cache is alone. kUnsupported names the operation that this backend
   // does not run, or the kind of its cache; kInvalidArgument: options that do not fit;
@@ -111,6 +134,7 @@ class Backend {
   void CountPacked(uint64_t bytes) { packed_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
 
  private:
+  const BackendSizes sizes_;
   gate::ComputeGate gate_;
   std::atomic<uint64_t> packed_bytes_{0};
 };

@@ -12,7 +12,9 @@ namespace penstock::program {
 
 class DryBackend final : public Backend {
  public:
-  // preferred: of the backend that the model would be loaded for.
+  // `of`: the backend that the model would be loaded for; it must outlive this.
+  explicit DryBackend(const Backend* of) : preferred_(of->preferred_dtype()), of_(of) {}
+  // One that prefers this type, and packs as Backend::LinearBytes says.
   explicit DryBackend(numbers::DType preferred) : preferred_(preferred) {}
 
   std::string name() const override { return "dry"; }
@@ -28,6 +30,7 @@ class DryBackend final : public Backend {
 
  private:
   const numbers::DType preferred_;
+  const Backend* const of_ = nullptr;
 };
 
 }  // namespace penstock::program

@@ -41,6 +41,9 @@ class EncoderRunner {
   virtual Status Run(const PackedBatch& batch, EncoderOutput output,
                      std::span<float* const> sinks) = 0;
 
+  // As ProgramRun::device_seconds. By the thread that called Run.
+  virtual double device_seconds() const { return 0; }
+
   // Sets the pause that the next batches use between their parts; null: they run without a pause.
   // Called by the thread that calls Run.
   void SetPause(BatchPause* pause) { pause_ = pause; }

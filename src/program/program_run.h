@@ -60,6 +60,9 @@ class ProgramRun {
   // Errors: those of CheckBatch; kResourceExhausted: out of memory, the next Run works as usual.
   virtual Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) = 0;
   Status Run(const PackedBatch& batch) { return Run(0, batch, {}); }
+  // What the last Run took of a device apart from the host, which others use while it waits; 0: it
+  // ran on the host.
+  virtual double device_seconds() const { return 0; }
   // As Backend::PlaceCaller: for a thread that calls Run all the time.
   virtual void PlaceCaller() const {}
 

@@ -18,6 +18,7 @@ using testing::HasSubstr;
 // The CPU, until it is lost.
 class LosableBackend final : public program::Backend {
  public:
+  explicit LosableBackend(const program::BackendSizes& sizes = {}) : program::Backend(sizes) {}
   std::string name() const override { return cpu_->name(); }
   uint64_t AvailableBytes() const override { return cpu_->AvailableBytes(); }
   Status Health() const override {
@@ -241,6 +242,28 @@ TEST_F(RegistryDevicesTest, WhatADeviceHasDoneIsInTheMetrics) {
   EXPECT_THAT(text, HasSubstr("penstock_device_copied_bytes_total{device=\"other\","
                               "direction=\"device_to_host\"} 4096\n"));
   EXPECT_THAT(text, testing::Not(HasSubstr("penstock_device_graphs{device=\"cpu\"")));
+}
+
+// A device with two turns and one set of activations for all runners.
+TEST_F(RegistryDevicesTest, RunnersOfADeviceMayShareTheirActivations) {
+  LosableBackend shared({.turns = 2, .runners = 3, .shared_activations = true, .batch_rows = 77});
+  LosableBackend apart({.runners = 3, .batch_rows = 77});
+  auto options = Spec("m", "").options.encoder;
+  options.scheduler.max_batch_rows = sched::EncoderSchedulerOptions::kAutoBatchRows;
+  const auto needs = engine::ModelNeedsOf(kReference, options, {}, &shared);
+  const auto of_three = engine::ModelNeedsOf(kReference, options, {}, &apart);
+  ASSERT_TRUE(needs.ok() && of_three.ok());
+  EXPECT_EQ(3 * needs->wanted.activations, of_three->wanted.activations);
+  EXPECT_EQ(needs->wanted.weights, of_three->wanted.weights);
+  for (LosableBackend* const backend : {&shared, &apart}) {
+    options.granted = backend == &shared ? needs->wanted : of_three->wanted;
+    const auto engine = engine::EncoderEngine::Load(kReference, options, backend, &metrics_);
+    ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+    EXPECT_EQ((*engine)->scheduler().replicas(), 3u);
+    EXPECT_EQ((*engine)->scheduler().limits().rows, 77u);
+    EXPECT_EQ((*engine)->scheduler().limits().tokens, 64u);
+    EXPECT_EQ((*engine)->info().activation_bytes, options.granted.activations);
+  }
 }
 
 TEST_F(RegistryDevicesTest, OtherDevicesAreRefusedByName) {

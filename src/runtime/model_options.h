@@ -36,7 +36,9 @@ struct ModelOptions {
   std::vector<std::string> poolings;           // --pooling, [NAME=]MODE
   std::vector<std::string> tasks;              // --task, [NAME=]TASK
   sched::EncoderSchedulerOptions scheduler = {
-      .max_batch_tokens = sched::EncoderSchedulerOptions::kAutoBatchTokens, .idle_release_s = 60};
+      .max_batch_tokens = sched::EncoderSchedulerOptions::kAutoBatchTokens,
+      .max_batch_rows = sched::EncoderSchedulerOptions::kAutoBatchRows,
+      .idle_release_s = 60};
   int32_t replicas = 1;
   sched::TensorSchedulerOptions tensors;     // of tensor models; linger and idle release as above
   std::vector<std::string> max_batch_sizes;  // --max-batch-size, [NAME=]ROWS

@@ -88,11 +88,8 @@ class Prober {
   // A run that is not counted: the model's first one touches its weights for the first time.
   Status WarmUp(int32_t length) {
     ProbeBatch batch(length, 1, static_cast<size_t>(runner_->OutputWidth(options_.output)));
-    const double begin = Now();
-    PENSTOCK_RETURN_IF_ERROR(
-        runner_->Run({batch.ids, {}, batch.offsets, {}}, options_.output, batch.sinks));
-    warm_up = {static_cast<double>(length), static_cast<double>(AttentionWork(length)),
-               std::max(Now() - begin, 1e-9)};
+    PENSTOCK_ASSIGN_OR_RETURN(const double seconds, Run(batch));
+    warm_up = {static_cast<double>(length), static_cast<double>(AttentionWork(length)), seconds};
     return Status::Ok();
   }
 
@@ -104,13 +101,11 @@ class Prober {
     BatchSample sample{static_cast<double>(length) * count, work, 1e30};
     ProbeBatch batch(length, count, static_cast<size_t>(runner_->OutputWidth(options_.output)));
     const BatchSample& last = samples.empty() ? warm_up : samples.back();
-    if (Now() + last.seconds / last.tokens * sample.tokens > end_) return false;
-    for (int run = 0; run < 2 && (run == 0 || sample.seconds < kRepeatShare * options_.budget_s);
+    if (Now() + last_wall_s_ / last.tokens * sample.tokens > end_) return false;
+    for (int run = 0; run < 2 && (run == 0 || last_wall_s_ < kRepeatShare * options_.budget_s);
          ++run) {
-      const double begin = Now();
-      PENSTOCK_RETURN_IF_ERROR(
-          runner_->Run({batch.ids, {}, batch.offsets, {}}, options_.output, batch.sinks));
-      sample.seconds = std::min(sample.seconds, std::max(Now() - begin, 1e-9));
+      PENSTOCK_ASSIGN_OR_RETURN(const double seconds, Run(batch));
+      sample.seconds = std::min(sample.seconds, seconds);
     }
     samples.push_back(sample);
     return true;
@@ -120,6 +115,15 @@ class Prober {
   BatchSample warm_up;  // used if no other run fits in the budget
 
  private:
+  // Seconds of the batch: a device's, else those of the clock.
+  Expected<double> Run(const ProbeBatch& batch) {
+    const double begin = Now();
+    PENSTOCK_RETURN_IF_ERROR(
+        runner_->Run({batch.ids, {}, batch.offsets, {}}, options_.output, batch.sinks));
+    last_wall_s_ = std::max(Now() - begin, 1e-9);
+    const double device_s = runner_->device_seconds();
+    return device_s > 0 ? device_s : last_wall_s_;
+  }
   double Now() const {
     return std::chrono::duration<double>(options_.now().time_since_epoch()).count();
   }
@@ -127,6 +131,7 @@ class Prober {
   program::EncoderRunner* const runner_;
   MeasureOptions options_;
   double end_ = 0;
+  double last_wall_s_ = 0;
 };
 
 // Accounts for sizes that divide badly among the backend's threads, which the fit does not show.
@@ -200,9 +205,11 @@ Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
   const struct {
     int32_t tokens;
     int32_t length;
-  } plan[] = {{32, short_length},   {128, short_length},  {256, long_length},   {256, short_length},
-              {512, short_length},  {512, long_length},   {1024, short_length}, {1024, long_length},
-              {2048, short_length}, {4096, short_length}, {8192, short_length}};
+  } plan[] = {{32, short_length},   {128, short_length},  {256, long_length},
+              {256, short_length},  {512, short_length},  {512, long_length},
+              {1024, short_length}, {1024, long_length},  {2048, short_length},
+              {4096, short_length}, {8192, short_length}, {16384, short_length},
+              {32768, short_length}};
   for (const auto& [tokens, length] : plan) {
     PENSTOCK_ASSIGN_OR_RETURN(const bool in_time, probe(tokens, length));
     if (!in_time) {
@@ -213,7 +220,8 @@ Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
   if (prober.samples.empty()) prober.samples.push_back(prober.warm_up);
   result.times = FitBatchTimes(prober.samples);
   const int32_t measured = MeasuredKnee(prober.samples, short_length);
-  result.knee_tokens = std::max(measured, KneeTokens(result.times, short_length, kKneeTokensMax));
+  const int32_t most = std::max(options.tokens_max, kKneeTokensMin);
+  result.knee_tokens = std::max(measured, KneeTokens(result.times, short_length, most));
   if (prober.samples.size() < kSamplesMin) result.knee_tokens = kKneeTokensUnknown;
   if (result.times.known()) {
     // A model so slow that even the knee takes long: others wait for it.

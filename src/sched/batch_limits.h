@@ -68,7 +68,6 @@ inline constexpr double kKneeShare = 0.99;
 uint64_t WorkLimit(const BatchTimes& times, int32_t tokens, int32_t length);
 
 inline constexpr int32_t kKneeTokensMin = 256;
-inline constexpr int32_t kKneeTokensMax = 8192;
 
 struct MeasureOptions {
   program::EncoderOutput output = program::EncoderOutput::kPooled;
@@ -84,7 +83,8 @@ struct BatchMeasurement {
   bool complete = false;    // the budget was enough
 };
 
-// Runs the model on made-up sequences. An error of the model is passed on. The knee is the larger
+// Runs the model on made-up sequences; where it runs on a device apart from the host, times are the
+// device's. An error of the model is passed on. The knee is the larger
 // of the fit's and the smallest size that ran at kMeasuredShare of the best rate seen (a single run
 // is no more exact); 1024 where the budget ended too early to tell. It is never more than what runs
 // in about kSlowBatchS (a huge model), but at least kKneeTokensMin.

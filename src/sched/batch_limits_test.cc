@@ -85,13 +85,17 @@ class TimedRunner final : public program::EncoderRunner {
       work += static_cast<double>(batch.length(s)) * batch.length(s);
       for (int i = 0; i < 3; ++i) sinks[s][i] = 1;
     }
-    now_s_ += times_.Seconds(static_cast<double>(batch.tokens()), work);
+    const double seconds = times_.Seconds(static_cast<double>(batch.tokens()), work);
+    now_s_ += seconds + host_s_;
+    device_s_ = host_s_ > 0 ? seconds : 0;
     ++runs_;
     return fails_ ? Status::Internal("broken") : Status::Ok();
   }
-  BatchMeasurement Measure() {
+  double device_seconds() const override { return device_s_; }
+  BatchMeasurement Measure(int32_t tokens_max = 8192) {
     MeasureOptions options;
     options.length_max = 128;
+    options.tokens_max = tokens_max;
     options.now = [this] {
       return Clock::time_point(
           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(now_s_)));
@@ -102,6 +106,8 @@ class TimedRunner final : public program::EncoderRunner {
   }
 
   const BatchTimes times_;
+  double host_s_ = 0;  // of a batch; if it is not 0 the rest is a device's time
+  double device_s_ = 0;
   double now_s_ = 1;
   int runs_ = 0;
   bool fails_ = false;
@@ -132,6 +138,22 @@ TEST(BatchLimits, TheBudgetBoundsTheTimeItTakes) {
   TimedRunner huge({0, 10e-3, 0});
   EXPECT_EQ(huge.Measure().knee_tokens, kKneeTokensMin);
   EXPECT_LE(huge.runs_, 2);
+}
+
+TEST(BatchLimits, TimesOfADeviceAreWithoutTheHosts) {
+  TimedRunner device({100e-6, 0.1e-6, 1e-12});
+  device.host_s_ = 200e-6;
+  const BatchMeasurement measured = device.Measure(32768);
+  EXPECT_TRUE(measured.complete);
+  EXPECT_NEAR(measured.times.fixed_s, 100e-6, 1e-6);
+  EXPECT_NEAR(measured.times.token_s, 0.1e-6, 1e-9);
+  EXPECT_EQ(measured.knee_tokens, 32768);  // at 8192 it is at nine tenths of its rate
+  EXPECT_EQ(device.Measure(8192).knee_tokens, 8192);
+  // The budget is one of the clock.
+  TimedRunner waits({0, 1e-9, 0});
+  waits.host_s_ = 0.1;
+  EXPECT_FALSE(waits.Measure(32768).complete);
+  EXPECT_LE(waits.runs_, 3);
 }
 
 TEST(BatchLimits, PassesTheModelsErrorOn) {

@@ -109,25 +109,29 @@ void EncodeForward::Run(EncodeBatch* batch, size_t runner, Priority priority,
   BatchTimestamps timestamps;
   timestamps.sealed = sealed;
   timestamps.forward = executors->Now();
-  RunRows({batch, runner, output, executors, turn}, 0, batch->rows());
+  Running running = {batch, runner, output, executors, turn};
+  RunRows(&running, 0, batch->rows());
   timestamps.done = turn->ForwardDone();
   executors->RanAt(timestamps.done);
-  Observe(*batch, priority, timestamps);
+  Observe(running, priority, timestamps);
   batch->ForEachSegment([&](EncodeJob* job, size_t begin, size_t end) {
     CheckRows(*batch, job, begin, end);
     answers_->FinishRows(job, static_cast<uint32_t>(end - begin), &timestamps);
   });
 }
 
-Status EncodeForward::RunModel(const Running& running, size_t begin, size_t end) {
-  program::EncoderRunner& runner = *runners_[running.runner];
-  Watch watch(running, begin, answers_);
+Status EncodeForward::RunModel(Running* running, size_t begin, size_t end) {
+  program::EncoderRunner& runner = *runners_[running->runner];
+  Watch watch(*running, begin, answers_);
   runner.SetPause(&watch);
   Status status;
   try {
-    const program::PackedBatch view = running.batch->View(begin, end);
+    const program::PackedBatch view = running->batch->View(begin, end);
     metrics_->tokens_computed.Add(view.tokens());
-    status = runner.Run(view, running.output, running.batch->Sinks(begin, end));
+    status = runner.Run(view, running->output, running->batch->Sinks(begin, end));
+    const double device_s = status.ok() ? runner.device_seconds() : 0;
+    running->device_s += device_s;
+    running->turn->AddDeviceTime(device_s);
   } catch (...) {
     status = ExceptionStatus();
   }
@@ -135,15 +139,15 @@ Status EncodeForward::RunModel(const Running& running, size_t begin, size_t end)
   return status;
 }
 
-void EncodeForward::RunAlive(const Running& running, size_t begin, size_t end) {
-  const EncodeBatch& batch = *running.batch;
+void EncodeForward::RunAlive(Running* running, size_t begin, size_t end) {
+  const EncodeBatch& batch = *running->batch;
   const auto end_of_job = [&](size_t row) {
     const EncodeJob* const job = batch.owner(row);
     while (row < end && batch.owner(row) == job) ++row;
     return row;
   };
   for (size_t row = begin; row < end;) {
-    const Clock::time_point now = running.executors->Now();
+    const Clock::time_point now = running->executors->Now();
     const size_t alive = row;
     while (row < end && !JobAnswers::IsDead(*batch.owner(row), now)) row = end_of_job(row);
     if (alive < row) {
@@ -156,20 +160,20 @@ void EncodeForward::RunAlive(const Running& running, size_t begin, size_t end) {
   }
 }
 
-void EncodeForward::RunRows(const Running& running, size_t begin, size_t end) {
+void EncodeForward::RunRows(Running* running, size_t begin, size_t end) {
   Status status = RunModel(running, begin, end);
   if (status.ok()) return;
   metrics_->batch_failures.Add();
-  EncodeJob* const first = running.batch->owner(begin);
-  const bool of_one = running.batch->owner(end - 1) == first;
+  EncodeJob* const first = running->batch->owner(begin);
+  const bool of_one = running->batch->owner(end - 1) == first;
   // Half of one job's rows take less memory, but are at fault as all are.
   if (of_one && (status.code() != StatusCode::kResourceExhausted || end - begin == 1)) {
     return answers_->Fail(first, std::move(status));
   }
   // Perhaps only one job is at fault. Others need not wait for all of these runs.
-  const size_t middle = Middle(*running.batch, begin, end);
+  const size_t middle = Middle(*running->batch, begin, end);
   for (const auto& [from, to] : {std::pair(begin, middle), std::pair(middle, end)}) {
-    (void)running.turn->Pause();
+    (void)running->turn->Pause();
     RunAlive(running, from, to);
   }
 }
@@ -190,9 +194,12 @@ void EncodeForward::CheckRows(const EncodeBatch& batch, EncodeJob* job, size_t b
   }
 }
 
-void EncodeForward::Observe(const EncodeBatch& batch, Priority priority,
+void EncodeForward::Observe(const Running& running, Priority priority,
                             const BatchTimestamps& timestamps) {
-  const double took_s = Seconds(timestamps.done - timestamps.forward);
+  const EncodeBatch& batch = *running.batch;
+  const bool on_device = running.device_s > 0;
+  const double took_s =
+      on_device ? running.device_s : Seconds(timestamps.done - timestamps.forward);
   const auto tokens = static_cast<double>(batch.tokens());
   const auto rows = static_cast<double>(batch.rows());
   metrics_->classes[static_cast<size_t>(priority)].batches->Add();
@@ -202,7 +209,7 @@ void EncodeForward::Observe(const EncodeBatch& batch, Priority priority,
   metrics_->batch_duration.Observe(took_s);
   ObserveSlowdown(batch, took_s);
   admission_->Drained({static_cast<int64_t>(batch.tokens()), static_cast<int64_t>(batch.rows())},
-                      took_s, runners_.size());
+                      took_s, on_device ? 1 : runners_.size());
 }
 
 void EncodeForward::ObserveSlowdown(const EncodeBatch& batch, double took_s) {

@@ -56,14 +56,15 @@ class EncodeForward {
     program::EncoderOutput output = program::EncoderOutput::kPooled;
     const Executors* executors = nullptr;
     BatchTurn* turn = nullptr;
+    double device_s = 0;  // what its runs took of a device apart from the host; 0: they ran there
   };
   // Runs the rows; where that fails, halves of them again, down to the job at fault.
-  void RunRows(const Running& running, size_t begin, size_t end);
-  Status RunModel(const Running& running, size_t begin, size_t end);
+  void RunRows(Running* running, size_t begin, size_t end);
+  Status RunModel(Running* running, size_t begin, size_t end);
   // The same of rows of a batch that failed, but for those of jobs that died meanwhile.
-  void RunAlive(const Running& running, size_t begin, size_t end);
+  void RunAlive(Running* running, size_t begin, size_t end);
   void CheckRows(const EncodeBatch& batch, EncodeJob* job, size_t begin, size_t end);
-  void Observe(const EncodeBatch& batch, Priority priority, const BatchTimestamps& timestamps);
+  void Observe(const Running& running, Priority priority, const BatchTimestamps& timestamps);
   void ObserveSlowdown(const EncodeBatch& batch, double took_s);
 
   const BatchLimits limits_;

@@ -169,6 +169,7 @@ bool EncoderScheduler::Impl::MayLead(const EncodeJob& job, uint64_t work) const 
   if (!job.may_lead || options.manual || options.linger_us > 0 || options.lead_s_max <= 0) {
     return false;
   }
+  if (options.turns_queue && executors.gate().taken() > 0) return false;
   const auto tokens = job.ids.size();
   const BatchLimits& limits = queues.limits();
   return admission.rows() == static_cast<int64_t>(job.rows()) && tokens <= limits.tokens &&

@@ -76,6 +76,8 @@ struct EncoderSchedulerOptions {
   // Tokens of one batch; EncoderEngine measures the knee where it is kAutoBatchTokens.
   static constexpr int32_t kAutoBatchTokens = 0;
   int32_t max_batch_tokens = 1024;
+  // Sequences of one batch; EncoderEngine takes the backend's where it is kAutoBatchRows.
+  static constexpr int32_t kAutoBatchRows = 0;
   int32_t max_batch_rows = 512;
   // Times of batches, where known: bound their attention work and how long a thread may lead.
   BatchTimes times;
@@ -91,6 +93,9 @@ struct EncoderSchedulerOptions {
   int32_t bulk_every = 8;
   // Longest batch that a submitting thread runs itself; 0: none.
   double lead_s_max = 0.02;
+  // Several turns of the gate are those of one device, where a batch waits for the one before: a
+  // submitting thread runs its own only while no turn is taken.
+  bool turns_queue = false;
   // After so long idle the runners' activation memory is released; 0: never.
   double idle_release_s = 0;
   // Gate of the processor the runners compute on; outlives the scheduler. Null: one of its own.

@@ -98,8 +98,13 @@ gate::GateDemand Executors::Demand() const { return DemandBeside(false); }
 Clock::time_point BatchTurn::ForwardDone() {
   ended_ = true;
   const Clock::time_point now = executors_->Now();
-  End(std::max(now - began_, Clock::duration(1)));
+  End(Took(now));
   return now;
+}
+
+std::chrono::nanoseconds BatchTurn::Took(Clock::time_point now) const {
+  if (device_time_.count() > 0) return device_time_;
+  return std::max(now - began_, Clock::duration(1));
 }
 
 void BatchTurn::End(std::chrono::nanoseconds took) {
@@ -115,7 +120,7 @@ void BatchTurn::End(std::chrono::nanoseconds took) {
 bool BatchTurn::Pause() {
   if (executors_->options_.manual || executors_->gate_->waiting() == 0) return false;
   const Clock::time_point left = executors_->Now();
-  const std::chrono::nanoseconds took = std::max(left - began_, Clock::duration(1));
+  const std::chrono::nanoseconds took = Took(left);
   if (paused_turn_) {
     End(took);
   } else {
@@ -132,6 +137,7 @@ bool BatchTurn::Pause() {
         answer == gate::ComputeGate::Answer::kWaits ? paused_turn_->Wait() : paused_turn_->Ask();
   }
   began_ = executors_->Now();
+  device_time_ = {};
   executors_->metrics_->classes[static_cast<size_t>(rest_.priority)].gate_wait->Observe(
       Seconds(began_ - left));
   return true;

@@ -196,6 +196,11 @@ class BatchTurn {
   BatchTurn(const BatchTurn&) = delete;
   BatchTurn& operator=(const BatchTurn&) = delete;
 
+  // So much of the work was a device's, which computes other batches while this one waits. The turn
+  // took that, and not the time since it began.
+  void AddDeviceTime(double seconds) {
+    device_time_ += std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+  }
   // Ends the turn and returns the time; once.
   Clock::time_point ForwardDone();
   // Lets other engines have the processor (not in manual mode). Returns when it is the batch's turn
@@ -227,6 +232,8 @@ class BatchTurn {
     }
     const Priority priority;
   };
+  // What the turn took by that time.
+  std::chrono::nanoseconds Took(Clock::time_point now) const;
   // The turn that is held.
   void End(std::chrono::nanoseconds took);
   gate::GateDemand More() const {
@@ -238,6 +245,7 @@ class BatchTurn {
   const Executors::Permit* const permit_;
   Executors::RunnerHold* const leaders_hold_;
   Clock::time_point began_;
+  std::chrono::nanoseconds device_time_{0};  // since then
   Rest rest_;
   std::optional<gate::ComputeGate::Turn> paused_turn_;  // since the first pause
   bool ended_ = false;
