@@ -34,6 +34,15 @@ __attribute__((noinline)) float TowardsZero(double value) {
 
 }  // namespace
 
+PENSTOCK_WIDE
+void OperandValues(std::span<const uint16_t> bits, Operand type, float* to) {
+  if (type == Operand::kBf16) {
+    for (size_t i = 0; i < bits.size(); ++i) to[i] = OperandValue(bits[i], Operand::kBf16);
+  } else {
+    for (size_t i = 0; i < bits.size(); ++i) to[i] = OperandValue(bits[i], Operand::kF16);
+  }
+}
+
 float MmaStep(const float* a, const float* b, float c, int count, int bits, Operand type) {
   const int least = type == Operand::kF16 ? -14 : -126;
   double plain = c;
@@ -131,7 +140,7 @@ PENSTOCK_INLINE void StepRow(const float (&mantissas)[kStepDepth],
   const Floats results = __builtin_convertvector(BitsAs<Doubles>(cut), Floats);
   std::memcpy(sums, &results, sizeof(sums));
   const Ints size = BitsAs<Ints>(results) & 0x7FFFFFFF;
-  const Ints odd = (size < 1 << 23) | (size >= 0xFF << 23);
+  const Ints odd = ((size < 1 << 23) & (size != 0)) | (size >= 0xFF << 23);
   int any = 0;
   for (size_t c = 0; c < kColumns; ++c) any |= odd[c];
   if (any == 0) return;
@@ -141,8 +150,8 @@ PENSTOCK_INLINE void StepRow(const float (&mantissas)[kStepDepth],
 }  // namespace
 
 PENSTOCK_WIDE
-void MmaTile(const TensorCore& core, Operand type, const float (&a)[16][16],
-             const float (&b)[8][16], float (&d)[16][8]) {
+void MmaTile(const TensorCore& core, Operand type, const float (*a)[16], const float (*b)[16],
+             float (*d)[8]) {
   const int least = type == Operand::kF16 ? -14 : -126;
   Columns columns;
   bool finite = true;

@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <span>
 
 namespace penstock::cuda {
 
@@ -30,11 +31,14 @@ inline float OperandValue(uint16_t bits, Operand type) {
                               std::bit_cast<uint32_t>(std::bit_cast<float>(rest) * 0x1p112F));
 }
 
+// The same of many.
+void OperandValues(std::span<const uint16_t> bits, Operand type, float* to);
+
 // c + sum of a[k] b[k], k < count, in one step. Where something is infinite or NaN: the plain sum.
 float MmaStep(const float* a, const float* b, float c, int count, int bits, Operand type);
 
 // d[16][8] += a[16][16] b[8][16]^T, a row after the other, in the core's steps.
-void MmaTile(const TensorCore& core, Operand type, const float (&a)[16][16],
-             const float (&b)[8][16], float (&d)[16][8]);
+void MmaTile(const TensorCore& core, Operand type, const float (*a)[16], const float (*b)[16],
+             float (*d)[8]);
 
 }  // namespace penstock::cuda

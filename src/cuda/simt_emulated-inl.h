@@ -151,22 +151,24 @@ SIMT_FN void MmaOf(const char* name, float (&d)[4], const uint32_t (&a)[4], uint
     uint32_t b[2];
   } slot{d, a, {b0, b1}};
   emulator::MeetWarp(name, &slot, [](void** lanes) {
-    float rows[16][16], columns[8][16], sums[16][8];
-    const auto put = [](float* to, uint32_t two) {
-      to[0] = OperandValue(static_cast<uint16_t>(two), kType);
-      to[1] = OperandValue(static_cast<uint16_t>(two >> 16), kType);
+    uint16_t bits[24][16];  // rows, then columns
+    float values[24][16], sums[16][8];
+    const auto put = [](uint16_t* to, uint32_t two) {
+      to[0] = static_cast<uint16_t>(two);
+      to[1] = static_cast<uint16_t>(two >> 16);
     };
     for (int lane = 0; lane < emulator::kWarpThreads; ++lane) {
       const auto* const from = static_cast<const Slot*>(lanes[lane]);
       const int g = lane / 4, t = 2 * (lane % 4);
       for (int i = 0; i < 4; ++i) {
-        put(&rows[g + i % 2 * 8][t + i / 2 * 8], from->a[i]);
+        put(&bits[g + i % 2 * 8][t + i / 2 * 8], from->a[i]);
         sums[g + i / 2 * 8][t + i % 2] = from->d[i];
       }
-      put(&columns[g][t], from->b[0]);
-      put(&columns[g][t + 8], from->b[1]);
+      put(&bits[16 + g][t], from->b[0]);
+      put(&bits[16 + g][t + 8], from->b[1]);
     }
-    MmaTile(emulator::Core(), kType, rows, columns, sums);
+    OperandValues({&bits[0][0], 24 * 16}, kType, &values[0][0]);
+    MmaTile(emulator::Core(), kType, values, values + 16, sums);
     for (int lane = 0; lane < emulator::kWarpThreads; ++lane) {
       const auto* const to = static_cast<const Slot*>(lanes[lane]);
       for (int i = 0; i < 4; ++i) to->d[i] = sums[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
