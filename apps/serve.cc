@@ -116,7 +116,7 @@ void AddTensorFlags(FlagSet* app, runtime::ModelOptions* flags) {
 }
 
 // "80%" or bytes.
-std::string TakeMemory(const std::string& given, runtime::MemoryLimit* limit) {
+std::string TakeMemory(const std::string& given, devices::MemoryLimit* limit) {
   if (given.ends_with('%')) {
     double percent = 0;
     if (ReadFlagNumber(given.substr(0, given.size() - 1), percent) && percent >= 1 &&
@@ -138,18 +138,24 @@ std::string TakeMemory(const std::string& given, runtime::MemoryLimit* limit) {
 // When models come and go.
 void AddLifecycleFlags(FlagSet* app, runtime::ModelOptions* flags) {
   const FlagGroup lifecycle(app, "Loading and unloading");
-  lifecycle
-      .AddFunction<std::string>(
-          "--memory",
-          [flags](const std::string& given) {
-            if (const std::string error = TakeMemory(given, &flags->memory); !error.empty()) {
-              RefuseFlag("--memory", error);
-            }
-          },
-          "BYTES|N%",
-          "Memory for models, requests and caches together: bytes, or a share of what is available "
-          "at the start. Models that do not fit beside others wait until these are idle.")
+  const auto add_memory = [&](const char* flag, devices::MemoryLimit* limit, const char* help) {
+    return lifecycle.AddFunction<std::string>(
+        flag,
+        [flag, limit](const std::string& given) {
+          if (const std::string error = TakeMemory(given, limit); !error.empty()) {
+            RefuseFlag(flag, error);
+          }
+        },
+        "BYTES|N%", help);
+  };
+  add_memory("--memory", &flags->memory,
+             "Memory for models, requests and caches together: bytes, or a share of what is "
+             "available at the start. Models that do not fit beside others wait until these are "
+             "idle.")
       ->DefaultText("80%");
+  add_memory("--device-memory", &flags->device_memory,
+             "The same for the models of each GPU: their weights and activations there.")
+      ->DefaultText("90%");
   lifecycle.Switch("--preload", flags->preload,
                    "Load all models at the start; else the first request for a model loads it.");
   lifecycle.AddRepeated("--preload-model", flags->preload_models, "NAME",

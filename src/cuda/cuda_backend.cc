@@ -65,12 +65,11 @@ class CudaBackend final : public program::Backend {
   std::unique_ptr<program::Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override {
     const auto row_bytes = static_cast<uint64_t>(width) * sizeof(float);
     DeviceBlock block = ValueOf(Alloc(static_cast<uint64_t>(rows) * row_bytes));
-    Staging staging(&shared_);
-    Check(staging.Copy(block.data(), static_cast<uint64_t>(rows), row_bytes,
-                       [&](uint64_t first, std::span<std::byte> to) {
-                         fill(static_cast<int64_t>(first),
-                              {reinterpret_cast<float*>(to.data()), to.size() / sizeof(float)});
-                       }));
+    Check(staging_.Copy(block.data(), static_cast<uint64_t>(rows), row_bytes,
+                        [&](uint64_t first, std::span<std::byte> to) {
+                          fill(static_cast<int64_t>(first),
+                               {reinterpret_cast<float*>(to.data()), to.size() / sizeof(float)});
+                        }));
     auto table = std::make_unique<DeviceTable>(rows, width, std::move(block));
     CountPacked(table->bytes());
     return table;
@@ -83,17 +82,16 @@ class CudaBackend final : public program::Backend {
     const int64_t rows = program::RowsOf(parts);
     const int64_t columns = parts[0].weight.columns;
     DeviceBlock weights = ValueOf(Alloc(DeviceLinear::WeightBytes(columns, rows, dtype)));
-    Staging staging(&shared_);
     if (dtype == DType::kF32) {
-      Check(staging.Copy(weights.data(), static_cast<uint64_t>(rows),
-                         static_cast<uint64_t>(columns) * sizeof(float),
-                         [&](uint64_t first, std::span<std::byte> to) {
-                           const auto count = static_cast<int64_t>(to.size() / sizeof(float));
-                           CopyRows(parts, static_cast<int64_t>(first), count / columns,
-                                    reinterpret_cast<float*>(to.data()));
-                         }));
+      Check(staging_.Copy(weights.data(), static_cast<uint64_t>(rows),
+                          static_cast<uint64_t>(columns) * sizeof(float),
+                          [&](uint64_t first, std::span<std::byte> to) {
+                            const auto count = static_cast<int64_t>(to.size() / sizeof(float));
+                            CopyRows(parts, static_cast<int64_t>(first), count / columns,
+                                     reinterpret_cast<float*>(to.data()));
+                          }));
     } else {
-      CopyPieces(parts, rows, columns, dtype == DType::kF16, &staging, weights.data());
+      CopyPieces(parts, rows, columns, dtype == DType::kF16, weights.data());
     }
     DeviceBlock bias;
     if (parts[0].bias.data != nullptr) {
@@ -104,10 +102,10 @@ class CudaBackend final : public program::Backend {
         part.bias.CopyToF32(0, 1, at);
         at += part.weight.rows;
       }
-      Check(staging.Copy(bias.data(), values.size(), sizeof(float),
-                         [&](uint64_t first, std::span<std::byte> to) {
-                           std::memcpy(to.data(), values.data() + first, to.size());
-                         }));
+      Check(staging_.Copy(bias.data(), values.size(), sizeof(float),
+                          [&](uint64_t first, std::span<std::byte> to) {
+                            std::memcpy(to.data(), values.data() + first, to.size());
+                          }));
     }
     auto packed =
         std::make_unique<DeviceLinear>(static_cast<int32_t>(columns), static_cast<int32_t>(rows),
@@ -154,12 +152,12 @@ class CudaBackend final : public program::Backend {
     return DeviceBlock::OnDevice(device_.get(), bytes);
   }
 
-  static void CopyPieces(std::span<const program::LinearRows> parts, int64_t rows, int64_t columns,
-                         bool half, Staging* staging, std::byte* to) {
+  void CopyPieces(std::span<const program::LinearRows> parts, int64_t rows, int64_t columns,
+                  bool half, std::byte* to) {
     const auto k = static_cast<size_t>(columns);
     const uint64_t unit = 16 * RoundUp(k, 64) * sizeof(uint16_t);
     std::vector<float> values(16 * k);
-    Check(staging->Copy(to, CeilDiv(static_cast<size_t>(rows), 16), unit,
+    Check(staging_.Copy(to, CeilDiv(static_cast<size_t>(rows), 16), unit,
                         [&](uint64_t first, std::span<std::byte> memory) {
                           for (uint64_t i = 0; i < memory.size() / unit; ++i) {
                             const auto row = static_cast<int64_t>((first + i) * 16);
@@ -173,6 +171,7 @@ class CudaBackend final : public program::Backend {
 
   const std::unique_ptr<Device> device_;
   SharedDevice shared_;
+  Staging staging_{&shared_};
   const RunOptions options_;
 };
 

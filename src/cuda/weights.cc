@@ -50,6 +50,7 @@ Status Staging::Await(Half* half) {
 }
 
 Status Staging::Copy(std::byte* to, uint64_t units, uint64_t unit, const Fill& fill) {
+  const std::lock_guard copying(mutex_);
   const uint64_t step = std::clamp<uint64_t>(kHalfBytes / std::max<uint64_t>(unit, 1), 1, units);
   size_t turn = 0;
   for (uint64_t first = 0; first < units; first += step) {
@@ -60,7 +61,8 @@ Status Staging::Copy(std::byte* to, uint64_t units, uint64_t unit, const Fill& f
       const std::lock_guard lock(shared_->mutex);
       if (half.memory.bytes() < bytes) {
         half.memory = DeviceBlock();
-        PENSTOCK_ASSIGN_OR_RETURN(half.memory, DeviceBlock::OnHost(shared_->device, step * unit));
+        PENSTOCK_ASSIGN_OR_RETURN(
+            half.memory, DeviceBlock::OnHost(shared_->device, std::max(kHalfBytes, bytes)));
       }
       if (!half.has_event) {
         PENSTOCK_ASSIGN_OR_RETURN(half.copied, shared_->device->NewEvent());

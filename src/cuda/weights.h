@@ -69,7 +69,7 @@ class DeviceLinear final : public program::PackedLinear {
 void WritePieces(std::span<const float> rows, size_t k, bool half, uint16_t* to);
 
 // Copies to the device through two halves of pinned memory: one is filled while the other is on
-// its way. For one thread at a time.
+// its way. The halves are kept, since pinning takes milliseconds. Any thread; one copies at a time.
 class Staging {
  public:
   static constexpr uint64_t kHalfBytes = uint64_t{4} << 20;
@@ -94,6 +94,7 @@ class Staging {
   Status Await(Half* half);
 
   SharedDevice* const shared_;
+  std::mutex mutex_;  // before that of the device
   Half halves_[2];
 };
 

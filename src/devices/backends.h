@@ -43,8 +43,9 @@ struct MadeDevice {
 Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options,
                                              std::span<const std::string> names);
 // As a registry takes them: the host's models may have `host_bytes`, those of each other device
-// what is available there; 0: none is bounded.
-Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes);
+// `others`; 0: none is bounded.
+Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes,
+                  const MemoryLimit& others = {});
 
 // Each kernel of a device (kAuto: those that are taken where none is named) beside plain arithmetic,
 // or, of a GPU, its bits beside the emulator's. Errors: those of ParseDevice, and of the device.

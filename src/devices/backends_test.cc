@@ -57,6 +57,8 @@ TEST(NewDevices, AreTheHostAndThoseThatAreNamed) {
   EXPECT_EQ(devices.host().name, "cpu");
   EXPECT_EQ(devices.host().backend, made->front().backend.get());
   EXPECT_EQ(devices.host().memory_bytes, 7u);
+  EXPECT_EQ(MemoryLimit({.share = 0.5}).Of(10), 5u);
+  EXPECT_EQ(MemoryLimit({.bytes = 7}).Of(10), 7u);
   const Devices unbounded = DevicesOf(*made, 0);
   for (const Device& device : unbounded.list()) EXPECT_EQ(device.memory_bytes, 0u);
 }

@@ -10,6 +10,15 @@
 
 namespace penstock::devices {
 
+// Memory for models: bytes if they are not 0, else a share of what is available at the start.
+struct MemoryLimit {
+  uint64_t bytes = 0;
+  double share = 1;
+  uint64_t Of(uint64_t available) const {
+    return bytes > 0 ? bytes : static_cast<uint64_t>(share * static_cast<double>(available));
+  }
+};
+
 struct Device {
   std::string name;                     // "cpu"
   program::Backend* backend = nullptr;  // outlives all that use the device

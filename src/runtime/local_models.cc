@@ -157,7 +157,7 @@ Status Assemble(const ModelOptions& flags, registry::Registry::Loader loader, Lo
   if (flags.on_demand) local->check = std::make_unique<ReferenceCheck>(specs);
   local->registry = std::make_unique<registry::Registry>(
       backend == nullptr ? devices::Devices(nullptr)
-                         : devices::DevicesOf(local->devices, memory_bytes),
+                         : devices::DevicesOf(local->devices, memory_bytes, flags.device_memory),
       &local->metrics, std::move(loader), options);
   for (registry::ModelSpec& spec : specs) {
     PENSTOCK_RETURN_IF_ERROR(local->registry->Add(std::move(spec)));

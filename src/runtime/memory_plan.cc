@@ -18,12 +18,10 @@ int64_t Cut(int64_t asked, uint64_t most) { return std::min(asked, static_cast<i
 
 }  // namespace
 
-Expected<MemoryPlan> MemoryPlan::Make(const MemoryLimit& limit, uint64_t available,
+Expected<MemoryPlan> MemoryPlan::Make(const devices::MemoryLimit& limit, uint64_t available,
                                       const api::ServiceOptions& options) {
   MemoryPlan plan;
-  plan.total = limit.bytes > 0
-                   ? limit.bytes
-                   : static_cast<uint64_t>(limit.share * static_cast<double>(available));
+  plan.total = limit.Of(available);
   plan.inflight_bytes = options.inflight_bytes;
   plan.token_cache_bytes = options.token_cache_bytes;
   plan.result_cache_bytes = options.result_cache_bytes;

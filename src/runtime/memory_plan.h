@@ -6,15 +6,9 @@
 
 #include "api/service.h"
 #include "common/status.h"
+#include "devices/devices.h"
 
 namespace penstock::runtime {
-
-// Of --memory; bytes are taken if they are not 0.
-struct MemoryLimit {
-  static constexpr double kShare = 0.8;
-  uint64_t bytes = 0;
-  double share = kShare;  // of what is available at the start
-};
 
 struct MemoryPlan {
   uint64_t total = 0;   // 0: the system does not tell, nothing is bounded
@@ -25,7 +19,7 @@ struct MemoryPlan {
   int64_t result_cache_bytes = 0;
 
   // kInvalidArgument, field memory: too little for anything.
-  static Expected<MemoryPlan> Make(const MemoryLimit& limit, uint64_t available,
+  static Expected<MemoryPlan> Make(const devices::MemoryLimit& limit, uint64_t available,
                                    const api::ServiceOptions& options);
   std::string Text() const;
 };

@@ -58,7 +58,9 @@ struct ModelOptions {
   bool check_models = true;                 // --check-models
   std::vector<std::string> preload_models;  // --preload-model: these
   std::vector<std::string> pin_models;      // --pin-model
-  MemoryLimit memory;                       // --memory; only where models come and go
+  // Only where models come and go.
+  devices::MemoryLimit memory = {.share = 0.8};         // --memory
+  devices::MemoryLimit device_memory = {.share = 0.9};  // --device-memory
   std::string log_level = "info";
   std::string log_format = "text";
   std::string redis_url;

@@ -65,6 +65,7 @@ class RepositoryTest : public testing::Test {
           engine::EncoderEngineOptions options = spec.options.encoder;
           options.revision = text;
           options.scheduler.max_batch_tokens = 1024;
+          options.scheduler.max_batch_rows = 512;
           return std::unique_ptr<engine::Model>(std::make_unique<engine::EncoderEngine>(
               engine::FakeParts(families::ModelTask::kEmbedding), options, &metrics_));
         },
