@@ -226,7 +226,7 @@ tsan:  ## unit tests under the thread sanitizer
 
 # What CI runs of the two: programs with the most threads, and with the most bytes of strangers.
 ASAN_TESTS := http files families corpus cuda
-TSAN_TESTS := batch gate sched http
+TSAN_TESTS := batch gate sched http cuda
 sanitizers:  ## a part of asan and tsan, in some minutes
 	cmake --preset asan -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null
 	cmake --build build-asan -j $(JOBS) --target $(ASAN_TESTS:=_test)

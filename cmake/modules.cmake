@@ -1,3 +1,6 @@
+# Files that tell the thread sanitizer what others do (src/cuda/race_hooks.h), compiled without it.
+set(PENSTOCK_TELLS_RACES "/cuda/(emulator|fiber|mma_model|race_hooks|warp_products)\\.cc$")
+
 # penstock_module(NAME [DEPS module...] [LIBS target...] [TEST_DEPS module...])
 #
 # Makes the library penstock_NAME of src/NAME/*.cc and src/NAME/FOLDER/*.cc; of the
@@ -16,10 +19,14 @@ function(penstock_module name)
   list(TRANSFORM ARG_DEPS PREPEND penstock_ OUTPUT_VARIABLE deps)
   if(sources)
     # Files with flags of their own are compiled by themselves.
+    set(own_flags "/isa_[a-z0-9]+\\.cc$")
+    if(PENSTOCK_SANITIZE STREQUAL "thread")
+      set(own_flags "${own_flags}|${PENSTOCK_TELLS_RACES}")
+    endif()
     set(apart ${sources})
-    list(FILTER apart INCLUDE REGEX "/isa_[a-z0-9]+\\.cc$")
+    list(FILTER apart INCLUDE REGEX "${own_flags}")
     set(together ${sources})
-    list(FILTER together EXCLUDE REGEX "/isa_[a-z0-9]+\\.cc$")
+    list(FILTER together EXCLUDE REGEX "${own_flags}")
     penstock_group(units ${name} ${PROJECT_SOURCE_DIR}/src ${together})
     add_library(penstock_${name} STATIC ${units} ${apart})
     penstock_precompiled(penstock_${name} penstock_std)
@@ -50,6 +57,10 @@ function(penstock_module name)
     # The same of the thread sanitizer's. Threads share work alike in all sets: isa_avx2 shows it.
     if(PENSTOCK_SANITIZE STREQUAL "thread" AND unit MATCHES "^isa_avx(512|vnni)")
       continue()
+    endif()
+    if(PENSTOCK_SANITIZE STREQUAL "thread" AND source MATCHES "${PENSTOCK_TELLS_RACES}")
+      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+                                  COMPILE_OPTIONS "-fno-sanitize=thread;-DPENSTOCK_TELLS_RACES")
     endif()
     if(unit MATCHES "^isa_avx" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${${unit}}"

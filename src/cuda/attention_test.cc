@@ -18,12 +18,6 @@ constexpr int kHeads = 2;
 
 class AttentionTest : public testing::Test {
  protected:
-  void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "not under the thread sanitizer";
-#endif
-  }
-
   // Queries, keys and values of a sequence.
   template <int kDepth, bool kHalf>
   static std::vector<uint16_t> Draw(int length, uint32_t seed) {

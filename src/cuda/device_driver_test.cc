@@ -36,9 +36,6 @@ constexpr KernelImage kImages[] = {
 class DriverDeviceTest : public testing::Test {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "not under the thread sanitizer";
-#endif
     const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     library_ = folder / "libfake_cuda_driver.so";
     ASSERT_TRUE(std::filesystem::exists(library_)) << library_;

@@ -8,21 +8,22 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/exception_status.h"
+#include "cuda/bulk_copy.h"
 #include "cuda/fiber.h"
+#include "cuda/race_hooks.h"
 #include "cuda/thread_copies.h"
 #include "cuda/warp_products.h"
 
 namespace penstock::cuda::emulator {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(PENSTOCK_RACES)
 constexpr size_t kStackBytes = 256 << 10;
 #else
 constexpr size_t kStackBytes = 64 << 10;
@@ -30,50 +31,6 @@ constexpr size_t kStackBytes = 64 << 10;
 constexpr size_t kSharedAlignment = 1024;
 constexpr size_t kYieldsMax = 1 << 20;
 constexpr int kPoison = 0xFF;  // NaN in every type of float
-
-// A tile of a matrix, whose rows are 128 bytes and whose 16-byte columns change places.
-struct TileSource {
-  TileMap map;
-  int column, row;
-
-  void ReadTo(std::byte* to) const {
-    for (int r = 0; r < map.tile_rows; ++r) {
-      for (int c = 0; c < 8; ++c) {
-        std::byte* const at = to + r * 128 + 16 * (c ^ r % 8);
-        const int first = column + 8 * c;
-        if (row + r < map.rows && first < map.width) {
-          std::memcpy(at, map.data + static_cast<int64_t>(row + r) * map.stride + first, 16);
-        } else {
-          std::memset(at, 0, 16);
-        }
-      }
-    }
-  }
-};
-
-// A copy that lands by itself.
-struct Copy {
-  void* to = nullptr;
-  const void* from = nullptr;
-  std::optional<TileSource> tile;  // instead of it
-  std::vector<std::byte> data;     // what it read already; empty: it reads when it lands
-  size_t bytes = 0;
-
-  void Read() {
-    data.resize(bytes);
-    ReadTo(data.data());
-  }
-  void Land() const {
-    if (data.empty()) return ReadTo(static_cast<std::byte*>(to));
-    std::memcpy(to, data.data(), bytes);
-  }
-
- private:
-  void ReadTo(std::byte* at) const {
-    if (tile) return tile->ReadTo(at);
-    std::memcpy(at, from, bytes);
-  }
-};
 
 struct Block;
 
@@ -90,16 +47,31 @@ struct Thread {
   size_t shared_accesses = 0, global_accesses = 0;
 };
 
+// An engine of a warp: for race_hooks.h a thread, which runs nothing.
+using Engine = std::unique_ptr<Fiber>;
+constexpr const char* kCopies = "the copies of a warp";
+constexpr const char* kProducts = "the products of a warp";
+
 struct Warp {
   const char* op = nullptr;
+  void* line = nullptr;  // that calls it, of the last lane
   int arrived = 0;
+  race::Phases phases;
   std::array<void*, kWarpThreads> lanes{};
   std::array<Thread*, kWarpThreads> threads{};
   WarpProducts products;
+  // A thread that starts a copy or a product releases `issued`; `copies` or `products_read` acquires it. Operands
+  // are read twice: as the warp sees shared memory, and as tensor cores do (`Block::async`).
+  Engine copies, products_read, tensor_cores;
+  race::Mark issued;
+  // By the number of a group of products: released once they are issued, acquired once waited for.
+  std::array<race::Mark, 8> groups;
+  size_t committed = 0, finished = 0;
 };
 
 struct Rendezvous {
   int expected = 0;
+  race::Phases phases;
   std::vector<Thread*> arrived;
 };
 
@@ -110,6 +82,7 @@ struct SharedBarrier {
   int phase = 0;
   bool fenced = false;
   std::vector<Thread*> waiting;
+  race::Mark ends[2];  // of phases, by their parity
 };
 
 // Accesses of a warp that have the same number in each lane: they are one instruction's.
@@ -119,8 +92,10 @@ struct AccessLog {
 };
 
 struct Landing {
-  Copy copy;
+  BulkCopy copy;
   uint64_t* barrier = nullptr;
+  Engine* engine = nullptr;
+  void* line = nullptr;  // that started it
 };
 
 struct FreeDeleter {
@@ -135,6 +110,9 @@ struct Block {
   std::map<uint64_t*, SharedBarrier> barriers;
   std::vector<Landing> landings;
   std::vector<std::map<size_t, AccessLog>> shared_log, global_log;  // by warp
+  race::Mark begin;
+  // What tensor cores see of shared memory: copies that landed, and stores before a fence.
+  race::Mark async;
 };
 
 // A launch, on the thread that called it.
@@ -157,9 +135,12 @@ class Run {
 
   [[noreturn]] void Fail(std::string what) {
     if (fault_.empty()) fault_ = std::move(what);
-    Thread* const from = std::exchange(current_, nullptr);
-    Fiber::Switch(&from->fiber, &main_);
+    SwitchTo(nullptr);
     std::abort();  // no fiber switches back
+  }
+  // A race that ThreadSanitizer has reported ends the launch.
+  void FailIfRaced() {
+    if (race::Reports() != reports_) Fail(kRaced);
   }
   void Wake(Thread* thread) {
     yields_ = 0;
@@ -168,34 +149,47 @@ class Run {
   }
   // Leaves the current thread until it is woken.
   void Park(const char* at) {
+    FailIfRaced();
     current_->waits_at = at;
-    SwitchAway();
+    SwitchTo(Next());
   }
   void Yield() {
+    FailIfRaced();
     if (++yields_ > kYieldsMax) Fail("threads look at memory for ever");
     yielded_.push_back(current_);
-    SwitchAway();
+    SwitchTo(Next());
   }
   void Land(Block* block);
   void CompleteBytes(uint64_t* barrier, Block* block, int64_t bytes);
   void EndPhase(SharedBarrier* barrier);
   void AwaitBefore();
+  // Under the thread sanitizer: calls `tell` as the engine, made with this name if need be.
+  template <typename Tell>
+  void As(Engine* engine, const char* name, const Tell& tell) {
+    if constexpr (!race::kOn) return;
+    if (*engine == nullptr) {
+      // A context knows what the one that makes it does.
+      const race::As as(main_.context());
+      *engine = std::make_unique<Fiber>(kStackBytes, 0);
+      race::Name((*engine)->context(), name);
+    }
+    const race::As as((*engine)->context());
+    tell();
+  }
 
  private:
+  static constexpr const char* kRaced = "a data race, which the thread sanitizer reports";
+
   static void Main();
-  void SwitchAway() {
-    Thread* const from = current_;
-    Thread* const to = Next();
-    if (to == from) {
-      current_ = from;
-      return;
-    }
-    current_ = to;
-    Fiber::Switch(&from->fiber, to != nullptr ? &to->fiber : &main_);
+  void SwitchTo(Thread* to) {
+    Thread* const from = std::exchange(current_, to);
+    if (to != from) Fiber::Switch(&from->fiber, to != nullptr ? &to->fiber : &main_);
   }
   Thread* Next();
   bool WakeSome();
   void Begin(int first, int count);
+  void RunBlocks();
+  void Release(const Fiber& fiber);
   std::string Stuck() const;
   void CheckEnd();
 
@@ -216,20 +210,28 @@ class Run {
   Thread* current_ = nullptr;
   size_t yields_ = 0;  // since a thread was woken
   std::string fault_;
+  const int reports_ = race::Reports();
+  race::Mark before_ends_, ends_;
 };
 
 thread_local Run* run = nullptr;
 
 Thread& Self() { return *run->current(); }
+Warp& SelfWarp() {
+  const Thread& self = Self();
+  return self.block->warps[static_cast<size_t>(self.warp)];
+}
 
 void Run::Main() {
   Fiber::Arrive(nullptr);
   Thread* const self = run->current();
+  race::Acquire(&self->block->begin);
   try {
     run->kernel_();
   } catch (...) {
     run->Fail("an exception left the kernel: " + ExceptionStatus().message());
   }
+  run->FailIfRaced();
   if (self->copies.pending()) {
     run->Fail("a thread ends with copies that it does not wait for");
   }
@@ -238,19 +240,18 @@ void Run::Main() {
   }
   if (!self->waited) run->Fail("a thread ends and has not waited for its prerequisites");
   self->done = true;
-  run->SwitchAway();
+  Thread* next = nullptr;
+  {
+    const race::Inside inside;
+    self->fiber.End();
+    next = run->Next();
+  }
+  run->SwitchTo(next);
   std::abort();
 }
 
-// Where all wait: what waits for the kernel before, then late copies.
+// Where all wait, but for the kernel before: late copies.
 bool Run::WakeSome() {
-  if (!before_done_ && !await_before_.empty()) {
-    before_done_ = true;
-    if (options_.before) options_.before();
-    for (Thread* const thread : await_before_) Wake(thread);
-    await_before_.clear();
-    return true;
-  }
   for (const auto& block : blocks_) {
     if (block->landings.empty()) continue;
     Land(block.get());
@@ -261,6 +262,7 @@ bool Run::WakeSome() {
 
 Thread* Run::Next() {
   while (ready_.empty()) {
+    if (!await_before_.empty()) return nullptr;
     if (WakeSome()) continue;
     if (yielded_.empty()) return nullptr;
     ready_.swap(yielded_);
@@ -300,6 +302,8 @@ void Run::Begin(int first, int count) {
   while (pool_.size() < threads * static_cast<size_t>(count)) {
     pool_.push_back(std::make_unique<Thread>(pool_.size() % 61 * 256));
   }
+  // A fiber runs threads of other numbers in other blocks, since what one fiber does is in order.
+  const size_t turn = race::kOn ? static_cast<size_t>(first) * 37 : 0;
   ranks_.resize(threads / kWarpThreads);
   std::iota(ranks_.begin(), ranks_.end(), 0);
   std::shuffle(ranks_.begin(), ranks_.end(), random_);
@@ -316,7 +320,7 @@ void Run::Begin(int first, int count) {
     block->shared.reset(static_cast<std::byte*>(shared));
     const int number = order_[static_cast<size_t>(i)];
     for (size_t t = 0; t < threads; ++t) {
-      Thread& thread = *pool_[used++];
+      Thread& thread = *pool_[(turn + used++) % pool_.size()];
       thread.place = {static_cast<int>(t), number % shape_.grid_x, number / shape_.grid_x,
                       shape_.grid_x, shape_.grid_y};
       thread.block = block.get();
@@ -326,10 +330,16 @@ void Run::Begin(int first, int count) {
       thread.copies.Clear();
       thread.shared_accesses = thread.global_accesses = 0;
       thread.fiber.Start(&Run::Main);
+      if constexpr (race::kOn) {
+        const Place& at = thread.place;
+        race::Name(thread.fiber.context(),
+                   fmt::format("thread {} of block {}, {}", at.thread, at.block_x, at.block_y));
+      }
       block->warps[static_cast<size_t>(thread.warp)].threads[t % kWarpThreads] = &thread;
       block->threads.push_back(&thread);
       ready_.push_back(&thread);
     }
+    race::Release(&block->begin);
     blocks_.push_back(std::move(block));
   }
 }
@@ -365,17 +375,49 @@ Status Run::Go() {
   std::iota(order_.begin(), order_.end(), 0);
   if (options_.order != WakeOrder::kFirst) std::shuffle(order_.begin(), order_.end(), random_);
   before_done_ = !options_.before;
+  const race::Inside inside;
   const int at_once = options_.together ? blocks : 1;
   for (int first = 0; first < blocks && fault_.empty(); first += at_once) {
     Begin(first, at_once);
-    current_ = Next();
-    Fiber::Switch(&main_, &current_->fiber);
-    current_ = nullptr;
+    RunBlocks();
+    for (const auto& block : blocks_) {
+      for (const Warp& warp : block->warps) {
+        for (const Engine* const one : {&warp.copies, &warp.products_read, &warp.tensor_cores}) {
+          if (*one != nullptr) Release(**one);
+        }
+      }
+    }
     if (fault_.empty()) CheckEnd();
     ready_.clear();
     yielded_.clear();
   }
+  for (const auto& thread : pool_) Release(thread->fiber);
+  race::Acquire(&ends_);
+  if (fault_.empty() && race::Reports() != reports_) fault_ = kRaced;
   return fault_.empty() ? Status::Ok() : Status::Internal(fault_);
+}
+
+// Until no thread can go on. The kernel before runs here, on the stack of the thread that launches.
+void Run::RunBlocks() {
+  for (;;) {
+    current_ = Next();
+    if (current_ != nullptr) Fiber::Switch(&main_, &current_->fiber);
+    current_ = nullptr;
+    if (!fault_.empty() || await_before_.empty()) return;
+    before_done_ = true;
+    {
+      const race::Outside outside;
+      options_.before();
+    }
+    race::Release(&before_ends_);
+    for (Thread* const thread : std::exchange(await_before_, {})) Wake(thread);
+  }
+}
+
+// What the fiber did comes before what follows the launch, also where it was abandoned.
+void Run::Release(const Fiber& fiber) {
+  const race::As as(fiber.context());
+  race::Release(&ends_);
 }
 
 // A copy that is under way for a barrier, any of them.
@@ -384,6 +426,12 @@ void Run::Land(Block* block) {
   Landing landing = std::move(block->landings[at]);
   block->landings.erase(block->landings.begin() + static_cast<ptrdiff_t>(at));
   landing.copy.Land();
+  As(landing.engine, kCopies, [&] {
+    landing.copy.Tell(landing.line);
+    SharedBarrier& barrier = block->barriers.at(landing.barrier);
+    race::Release(&barrier.ends[barrier.phase % 2]);
+    race::Release(&block->async);
+  });
   CompleteBytes(landing.barrier, block, static_cast<int64_t>(landing.copy.bytes));
 }
 
@@ -401,9 +449,11 @@ void Run::EndPhase(SharedBarrier* barrier) {
 }
 
 void Run::AwaitBefore() {
-  if (before_done_) return;
-  await_before_.push_back(current_);
-  Park("the kernel before");
+  if (!before_done_) {
+    await_before_.push_back(current_);
+    Park("the kernel before");
+  }
+  race::Acquire(&before_ends_);
 }
 
 SharedBarrier& BarrierAt(uint64_t* at) {
@@ -461,10 +511,17 @@ Status Launch(const LaunchShape& shape, const LaunchOptions& options,
 const Place& Here() { return Self().place; }
 std::byte* SharedMemory() { return Self().block->shared.get(); }
 const TensorCore& Core() { return run->options().tensor_core; }
-void Fail(const char* what) { run->Fail(what); }
-void Yield() { run->Yield(); }
+void Fail(const char* what) {
+  const race::Inside inside;
+  run->Fail(what);
+}
+void Yield() {
+  const race::Inside inside;
+  run->Yield();
+}
 
 void MeetWarp(const char* primitive, void* lane, void (*compute)(void** lanes)) {
+  const race::Inside inside;
   Thread& self = Self();
   Warp& warp = self.block->warps[static_cast<size_t>(self.warp)];
   const bool differs = warp.arrived > 0 && warp.op != primitive;
@@ -472,16 +529,25 @@ void MeetWarp(const char* primitive, void* lane, void (*compute)(void** lanes)) 
     run->Fail(fmt::format("a warp diverges: {} beside {}", primitive, warp.op));
   }
   warp.op = primitive;
+  warp.line = __builtin_return_address(0);
+  // Where nothing is computed, the warp meets to order memory.
+  race::Mark* const mark = compute == nullptr ? warp.phases.Arrive() : nullptr;
   warp.lanes[static_cast<size_t>(self.place.thread % kWarpThreads)] = lane;
-  if (++warp.arrived < kWarpThreads) return run->Park(primitive);
-  warp.arrived = 0;
-  if (compute != nullptr) compute(warp.lanes.data());
-  for (Thread* const thread : warp.threads) {
-    if (thread != &self) run->Wake(thread);
+  if (++warp.arrived < kWarpThreads) {
+    run->Park(primitive);
+  } else {
+    warp.arrived = 0;
+    if (compute == nullptr) warp.phases.Next();
+    if (compute != nullptr) compute(warp.lanes.data());
+    for (Thread* const thread : warp.threads) {
+      if (thread != &self) run->Wake(thread);
+    }
   }
+  if (mark != nullptr) race::Acquire(mark);
 }
 
 void MeetBlock(int id, int threads) {
+  const race::Inside inside;
   Thread& self = Self();
   Rendezvous& meeting = self.block->meetings[id];
   const int expected = threads == 0 ? static_cast<int>(self.block->threads.size()) : threads;
@@ -490,14 +556,21 @@ void MeetBlock(int id, int threads) {
   }
   meeting.expected = expected;
   meeting.arrived.push_back(&self);
-  if (static_cast<int>(meeting.arrived.size()) < expected) return run->Park("Sync");
-  for (Thread* const thread : std::exchange(meeting.arrived, {})) {
-    if (thread != &self) run->Wake(thread);
+  race::Mark* const mark = meeting.phases.Arrive();
+  if (static_cast<int>(meeting.arrived.size()) < expected) {
+    run->Park("Sync");
+  } else {
+    meeting.phases.Next();
+    for (Thread* const thread : std::exchange(meeting.arrived, {})) {
+      if (thread != &self) run->Wake(thread);
+    }
   }
+  race::Acquire(mark);
 }
 
 void CountShared(const void* at) {
   if (run->counters() == nullptr) return;
+  const race::Inside inside;
   Thread& self = Self();
   auto* const logs = &self.block->shared_log;
   const size_t number = self.shared_accesses++;
@@ -513,6 +586,7 @@ void CountSharedRows(const std::array<const void*, 8>& rows) {
 
 void CountGlobal(const void* at) {
   if (run->counters() == nullptr) return;
+  const race::Inside inside;
   Thread& self = Self();
   auto* const logs = &self.block->global_log;
   const size_t number = self.global_accesses++;
@@ -532,32 +606,47 @@ void CountMma() {
 }
 
 void CopyAsync16(void* to, const void* from, bool valid) {
+  const race::Inside inside;
   CheckAligned(to, valid ? from : to, ThreadCopies::kBytes);
   Self().copies.Start(to, valid ? from : nullptr, run->options().late_copies, kPoison);
 }
-void CommitCopies() { Self().copies.Commit(); }
-void WaitCopies(int groups) { Self().copies.Wait(static_cast<size_t>(groups)); }
+void CommitCopies() {
+  const race::Inside inside;
+  Self().copies.Commit();
+}
+void WaitCopies(int groups) {
+  const auto left = static_cast<size_t>(groups);
+  if constexpr (race::kOn) Self().copies.TellDue(left, __builtin_return_address(0));
+  const race::Inside inside;
+  Self().copies.Wait(left);
+}
 
 void BarrierInit(uint64_t* barrier, int arrivals) {
+  const race::Inside inside;
   SharedBarrier made;
   made.arrivals = made.left = arrivals;
   Self().block->barriers[barrier] = made;
 }
 
 void BarrierArrive(uint64_t* at, uint32_t expected_bytes) {
+  const race::Inside inside;
   SharedBarrier& barrier = BarrierAt(at);
   if (barrier.left == 0) run->Fail("more threads arrive at a barrier than it counts");
+  race::Release(&barrier.ends[barrier.phase % 2]);
   barrier.bytes += expected_bytes;
   --barrier.left;
   run->EndPhase(&barrier);
 }
 
 void BarrierWait(uint64_t* at, int parity) {
+  const race::Inside inside;
   SharedBarrier& barrier = BarrierAt(at);
   // The phase of that parity has ended if another one is open.
-  if (barrier.phase % 2 != parity) return;
-  barrier.waiting.push_back(&Self());
-  run->Park("BarrierWait");
+  if (barrier.phase % 2 == parity) {
+    barrier.waiting.push_back(&Self());
+    run->Park("BarrierWait");
+  }
+  race::Acquire(&barrier.ends[parity]);
 }
 
 void FenceBarriers() {
@@ -565,40 +654,85 @@ void FenceBarriers() {
 }
 
 // A copy that lands by itself and completes bytes of a barrier.
-static void StartCopy(Copy copy, uint64_t* barrier) {
+static void StartCopy(BulkCopy copy, uint64_t* barrier, void* line) {
   if (!BarrierAt(barrier).fenced)
     run->Fail("a copy is counted by a barrier whose init was not fenced");
   if (!run->options().late_copies) copy.Read();
   std::memset(copy.to, kPoison, copy.bytes);
   Block* const block = Self().block;
-  block->landings.push_back({std::move(copy), barrier});
+  Warp& warp = SelfWarp();
+  race::Release(&warp.issued);
+  run->As(&warp.copies, kCopies, [&] {
+    race::Acquire(&warp.issued);
+    copy.Tell(line);
+  });
+  block->landings.push_back({std::move(copy), barrier, &warp.copies, line});
   if (!run->options().late_copies && run->random()() % 2 == 0) run->Land(block);
 }
 
 void CopyBulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
+  const race::Inside inside;
   CheckAligned(to, from, bytes);
-  StartCopy({to, from, {}, {}, bytes}, barrier);
+  StartCopy({to, from, {}, {}, bytes}, barrier, __builtin_return_address(0));
 }
 
 void CopyTile(void* to, const TileMap& map, int column, int row, uint64_t* barrier) {
+  const race::Inside inside;
   const auto bytes = static_cast<size_t>(map.tile_rows) * 128;
   if (reinterpret_cast<uintptr_t>(to) % 1024 != 0) run->Fail("a tile is not at a multiple of 1024");
-  StartCopy({to, nullptr, TileSource{map, column, row}, {}, bytes}, barrier);
+  StartCopy({to, nullptr, TileSource{map, column, row}, {}, bytes}, barrier,
+            __builtin_return_address(0));
+}
+void FenceAsync() { race::Release(&Self().block->async); }
+
+// A report of one row is enough.
+static void TellOperands(const Product& product, void* line) {
+  const auto tell = [line](uint64_t tile, int row) {
+    for (int k = 0; k < kProductDepth; k += 8) {
+      race::Read(reinterpret_cast<const void*>(OperandAddress(tile, row, k)), 16, line);
+    }
+  };
+  const int reports = race::Reports();
+  for (int row = 0; row < kProductColumns && race::Reports() == reports; ++row) {
+    if (row < kProductRows) tell(product.x, row);
+    tell(product.w, row);
+  }
 }
 
-static WarpProducts& Products() {
-  Thread& self = Self();
-  return self.block->warps[static_cast<size_t>(self.warp)].products;
-}
-void FenceProducts() { Products().Fence(); }
+void FenceProducts() { SelfWarp().products.Fence(); }
 void StartProduct(const Product& product) {
-  if (!Products().fenced()) run->Fail("a product is not behind a fence");
-  Products().Start(product, Core(), run->options().late_copies);
+  Warp& warp = SelfWarp();
+  if (!warp.products.fenced()) run->Fail("a product is not behind a fence");
+  race::Release(&warp.issued);
+  const auto read = [&](race::Mark* seen) {
+    race::Acquire(seen);
+    TellOperands(product, warp.line);
+  };
+  run->As(&warp.products_read, kProducts, [&] { read(&warp.issued); });
+  run->As(&warp.tensor_cores, kProducts, [&] { read(&Self().block->async); });
+  warp.products.Start(product, Core(), run->options().late_copies);
 }
-void CommitProducts() { Products().Commit(); }
-void FinishProducts(int groups) { Products().Finish(groups, Core()); }
+void CommitProducts() {
+  Warp& warp = SelfWarp();
+  race::Mark* const group = &warp.groups[warp.committed++ % warp.groups.size()];
+  for (Engine* const engine : {&warp.products_read, &warp.tensor_cores}) {
+    run->As(engine, kProducts, [&] { race::Release(group); });
+  }
+  warp.products.Commit();
+}
+void FinishProducts(int groups) {
+  Warp& warp = SelfWarp();
+  const auto left = static_cast<size_t>(groups);
+  if (warp.committed > left) warp.finished = warp.committed - left;
+  warp.products.Finish(groups, Core());
+}
+void SeeProducts() {
+  Warp& warp = SelfWarp();
+  if (warp.finished > 0) race::Acquire(&warp.groups[(warp.finished - 1) % warp.groups.size()]);
+}
 
 void WaitForPrerequisites() {
+  const race::Inside inside;
   Thread& self = Self();
   if (std::exchange(self.waited, true)) run->Fail("a thread waits for its prerequisites twice");
   run->AwaitBefore();

@@ -9,6 +9,9 @@
 // products that no thread waits for, products before a fence, a thread that does not wait for its
 // prerequisites.
 //
+// Under ThreadSanitizer a data race of a kernel is an error as well, in whatever order threads go on
+// (race_hooks.h).
+//
 // The primitives by which kernels reach it are in simt_emulated-inl.h.
 #pragma once
 
@@ -48,7 +51,7 @@ struct LaunchOptions {
       false;              // they read their source when they are waited for, not when they are made
   bool together = false;  // all blocks at once, for kernels in which blocks wait for each other
   // The kernel before, which has not ended when this one begins: called once no thread of the first
-  // block can go on without it. May be empty.
+  // block can go on without it, not on a fiber. May be empty.
   std::function<void()> before;
 };
 
@@ -108,10 +111,21 @@ struct Product {
   Operand type;
   std::array<float (*)[4], kWarpThreads> d;  // [24][4] of each lane
 };
+inline constexpr int kProductRows = 16, kProductColumns = 192, kProductDepth = 16;
+// Where the operand at a place of a tile lies in the swizzle of 128 bytes: bits 4 to 6 of the address
+// change by bits 7 to 9.
+inline uint64_t OperandAddress(uint64_t tile, int row, int k) {
+  const uint64_t plain = tile + static_cast<uint64_t>(row) * 128 + static_cast<uint64_t>(k) * 2;
+  return plain ^ (plain >> 7 & 7) << 4;
+}
 void FenceProducts();
 void StartProduct(const Product& product);
 void CommitProducts();
 void FinishProducts(int groups);
+// For race_hooks.h, by each lane: the products that were waited for have read their operands.
+void SeeProducts();
+// What this thread has stored, or has seen stored, tensor cores see too. For race_hooks.h.
+void FenceAsync();
 
 // Lets others go on: for loops that look at memory again and again.
 void Yield();

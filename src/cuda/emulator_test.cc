@@ -9,6 +9,14 @@
 
 #include "cuda/simt.h"
 
+#if defined(__SANITIZE_THREAD__)
+// Reports are wanted here: of each race, also where another one has the same lines.
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() {
+  return "exitcode=0:suppress_equal_stacks=0:suppress_equal_addresses=0";
+}
+#endif
+
 namespace penstock::cuda {
 namespace {
 
@@ -18,18 +26,24 @@ using emulator::LaunchShape;
 using emulator::WakeOrder;
 using testing::HasSubstr;
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kFibers = false;  // that sanitizer has to be told of them
-#else
-constexpr bool kFibers = true;
-#endif
+class EmulatorTest : public testing::Test {};
 
-class EmulatorTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!kFibers) GTEST_SKIP() << "not under the thread sanitizer";
+// Every report outside these tests, which plant races, is a failure.
+class NoReports : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo&) override { reports_ = race::Reports(); }
+  void OnTestEnd(const testing::TestInfo& test) override {
+    if (std::string(test.test_suite_name()) == "EmulatorTest") return;
+    EXPECT_EQ(race::Reports(), reports_) << "reports of the thread sanitizer";
   }
+  int reports_ = 0;
 };
+[[maybe_unused]] const bool listens = [] {
+  testing::UnitTest::GetInstance()->listeners().Append(new NoReports);
+  return true;
+}();
+
+// A race gives wrong results in some order of threads; the thread sanitizer reports it in any.
+constexpr const char* kRace = race::kOn ? "a data race" : "wrong results";
 
 // Calls `run` with every order of waking, early and late copies and eight seeds. `run` launches a
 // kernel and compares its results. Returns the message of the first error, or "".
@@ -37,13 +51,15 @@ std::string FirstFault(const std::function<Status(const LaunchOptions&)>& run) {
   for (const WakeOrder order :
        {WakeOrder::kFirst, WakeOrder::kLast, WakeOrder::kRandom, WakeOrder::kWarps}) {
     for (const bool late : {false, true}) {
-      for (uint64_t seed = 1; seed <= 8; ++seed) {
+      for (uint64_t seed = 1; seed <= (race::kOn ? 2 : 8); ++seed) {
         LaunchOptions options;
         options.order = order;
         options.late_copies = late;
         options.seed = seed;
+        const int reports = race::Reports();
         const Status status = run(options);
         if (!status.ok()) return status.message();
+        if (race::Reports() != reports) return "a report beside the launch";
       }
     }
   }
@@ -95,8 +111,8 @@ std::string RunReverse(Reverse fault) {
 
 TEST_F(EmulatorTest, BarriersOfABlock) {
   EXPECT_EQ(RunReverse(Reverse::kRight), "");
-  EXPECT_EQ(RunReverse(Reverse::kNoSync), "wrong results");
-  EXPECT_EQ(RunReverse(Reverse::kSyncOfHalf), "wrong results");
+  EXPECT_THAT(RunReverse(Reverse::kNoSync), HasSubstr(kRace));
+  EXPECT_THAT(RunReverse(Reverse::kSyncOfHalf), HasSubstr(kRace));
   EXPECT_THAT(RunReverse(Reverse::kOneLeaves), HasSubstr("wait for ever: 127 at Sync"));
 }
 
@@ -150,8 +166,8 @@ TEST_F(EmulatorTest, CopiesInStages) {
   EXPECT_EQ(RunStages(Stages::kRight), "");
   EXPECT_EQ(RunStages(Stages::kNoWait), "wrong results");
   EXPECT_EQ(RunStages(Stages::kWaitForTooFew), "wrong results");
-  EXPECT_EQ(RunStages(Stages::kNoSync), "wrong results");
-  EXPECT_EQ(RunStages(Stages::kNoSecondSync), "wrong results");
+  EXPECT_THAT(RunStages(Stages::kNoSync), HasSubstr(kRace));
+  EXPECT_THAT(RunStages(Stages::kNoSecondSync), HasSubstr(kRace));
   EXPECT_THAT(RunStages(Stages::kNeverWaited), HasSubstr("copies that it does not wait for"));
 }
 
@@ -353,7 +369,7 @@ TEST_F(EmulatorTest, PrerequisitesAreWaitedFor) {
   const auto fault = [](Wait wait) {
     return FirstFault([wait](LaunchOptions options) {
       std::vector<float> in(64), out(64);
-      options.before = [&] { in = Numbers(64); };
+      options.before = [&] { std::iota(in.begin(), in.end(), 1.0F); };
       const Status status = Launch({2, 1, 32}, options, [&, wait] {
         const auto at = static_cast<size_t>(simt::BlockX() * 32 + simt::ThreadX());
         if (wait == Wait::kRight || wait == Wait::kTwice) simt::WaitForPrerequisites();
@@ -366,29 +382,38 @@ TEST_F(EmulatorTest, PrerequisitesAreWaitedFor) {
     });
   };
   EXPECT_EQ(fault(Wait::kRight), "");
-  EXPECT_EQ(fault(Wait::kLate), "wrong results");
+  EXPECT_THAT(fault(Wait::kLate), HasSubstr(kRace));
   EXPECT_THAT(fault(Wait::kNever), HasSubstr("has not waited for its prerequisites"));
   EXPECT_THAT(fault(Wait::kTwice), HasSubstr("twice"));
 }
 
-// Blocks that wait for each other by a counter in global memory.
+// Blocks that wait for each other by flags in global memory.
 TEST_F(EmulatorTest, BarriersOfAGrid) {
-  enum class Grid { kRight, kNone, kTooMany };
+  enum class Grid { kRight, kNone, kTooMany, kRelaxed };
   constexpr int kBlocks = 4, kThreads = 64;
   const auto fault = [](Grid grid) {
     return FirstFault([grid](LaunchOptions options) {
       options.together = true;
       std::vector<float> cells(kBlocks), out(kBlocks);
-      int arrived = 0;
+      std::vector<int> arrived(kBlocks + 1);
       const Status status = Launch({kBlocks, 1, kThreads}, options, [&, grid] {
         simt::WaitForPrerequisites();
         const int block = simt::BlockX();
         if (simt::ThreadX() == 0) cells[static_cast<size_t>(block)] = static_cast<float>(block + 1);
         simt::Sync();
         if (simt::ThreadX() == 0 && grid != Grid::kNone) {
-          (void)simt::AtomicAdd(&arrived, 1);
-          while (simt::LoadAcquire(&arrived) < (grid == Grid::kTooMany ? kBlocks + 1 : kBlocks)) {
-            simt::Pause();
+          if (grid == Grid::kRelaxed) {
+            (void)simt::AtomicAdd(arrived.data() + block, 1);
+          } else {
+            simt::StoreRelease(arrived.data() + block, 1);
+          }
+          const int count = grid == Grid::kTooMany ? kBlocks + 1 : kBlocks;
+          for (int i = 0; i < count;) {
+            if (simt::LoadAcquire(arrived.data() + i) == 0) {
+              simt::Pause();
+            } else {
+              ++i;
+            }
           }
         }
         simt::Sync();
@@ -400,8 +425,156 @@ TEST_F(EmulatorTest, BarriersOfAGrid) {
     });
   };
   EXPECT_EQ(fault(Grid::kRight), "");
-  EXPECT_EQ(fault(Grid::kNone), "wrong results");
+  EXPECT_THAT(fault(Grid::kNone), HasSubstr(kRace));
   EXPECT_THAT(fault(Grid::kTooMany), HasSubstr("for ever"));
+  EXPECT_THAT(fault(Grid::kRelaxed), HasSubstr(race::kOn ? kRace : ""));
+}
+
+#if defined(__SANITIZE_THREAD__)
+// Races that give right results in every order of the emulator's: the sanitizer alone finds them.
+constexpr const char* kOnlyReported = "a data race";
+
+void Load(const volatile float* at) { (void)*at; }
+
+std::string RunThreads(int blocks, bool together, const std::function<void(float* cells)>& kernel) {
+  return FirstFault([&](LaunchOptions options) {
+    options.together = together;
+    std::vector<float> cells(256);
+    return Launch({blocks, 1, 64, 64 * 16}, options, [&] {
+      simt::WaitForPrerequisites();
+      kernel(cells.data());
+    });
+  });
+}
+
+TEST_F(EmulatorTest, WritersOfOneCell) {
+  const auto one_cell = [](float* cells) { cells[7] = 1; };
+  EXPECT_THAT(RunThreads(1, false, one_cell), HasSubstr(kOnlyReported));
+  // Two blocks, at once and one behind the other; their threads of one number, and of two.
+  for (const bool together : {true, false}) {
+    for (const int apart : {0, 1, 32}) {
+      const auto one_of_each = [apart](float* cells) {
+        if (simt::ThreadX() == simt::BlockX() * apart) cells[7] = 1;
+      };
+      EXPECT_THAT(RunThreads(2, together, one_of_each), HasSubstr(kOnlyReported)) << apart;
+    }
+    EXPECT_EQ(RunThreads(2, together,
+                         [](float* cells) { cells[simt::BlockX() * 64 + simt::ThreadX()] = 1; }),
+              "");
+  }
+}
+
+// What a block leaves in shared memory, the next one does not see.
+TEST_F(EmulatorTest, SharedMemoryIsABlocksOwn) {
+  EXPECT_EQ(RunThreads(3, false, [](float*) { simt::Shared<float>()[simt::ThreadX()] = 1; }), "");
+  EXPECT_THAT(RunThreads(1, false, [](float*) { simt::Shared<float>()[3] = 1; }),
+              HasSubstr(kOnlyReported));
+}
+
+// A warp's lanes exchange a cell. SyncWarp orders memory, and what else lanes meet at does not.
+TEST_F(EmulatorTest, OnlySomeMeetingsOfAWarpOrderMemory) {
+  const auto fault = [](void (*meet)()) {
+    return RunThreads(1, false, [meet](float*) {
+      auto* const shared = simt::Shared<float>();
+      shared[simt::ThreadX()] = 1;
+      meet();
+      Load(shared + (simt::ThreadX() ^ 1));
+    });
+  };
+  EXPECT_EQ(fault([] { simt::SyncWarp(); }), "");
+  EXPECT_EQ(fault([] { simt::SyncBarrier(1 + simt::WarpIndex(), 32); }), "");
+  EXPECT_THAT(fault([] { (void)simt::WarpSum(1); }), HasSubstr(kOnlyReported));
+  EXPECT_THAT(fault([] { (void)simt::Transpose(1); }), HasSubstr(kOnlyReported));
+  EXPECT_THAT(fault([] { simt::SyncBarrier(1 + simt::Lane(), 2); }), HasSubstr(kOnlyReported));
+}
+
+// The lane that gives a row reads it, whichever lane gets the values.
+TEST_F(EmulatorTest, MatricesAreReadByTheLanesThatGiveTheirRows) {
+  const auto fault = [](int turn, bool syncs) {
+    return RunThreads(1, false, [turn, syncs](float*) {
+      if (simt::WarpIndex() > 0) return;
+      char* const shared = simt::Shared<char>();
+      simt::StoreShared16(shared + 16 * simt::Lane(), {});
+      if (syncs) simt::SyncWarp();
+      uint32_t r[4];
+      simt::LoadMatrix4(r, shared + 16 * ((simt::Lane() + turn) % 32));
+    });
+  };
+  EXPECT_EQ(fault(1, true), "");
+  EXPECT_EQ(fault(0, false), "");
+  EXPECT_THAT(fault(1, false), HasSubstr(kOnlyReported));
+}
+
+// A copy reads what another thread has written, and overwrites what another one reads.
+TEST_F(EmulatorTest, CopiesAreAccesses) {
+  enum class Copies { kRight, kSourceIsWritten, kTargetIsRead, kBulkTargetIsRead };
+  const auto fault = [](Copies copies) {
+    return RunThreads(1, false, [copies](float* cells) {
+      auto* const shared = simt::Shared<float>();
+      auto* const barrier = reinterpret_cast<simt::Barrier*>(shared + 128);
+      const int t = simt::ThreadX();
+      if (t == 1) cells[0] = 1;
+      shared[t] = 0;
+      if (t == 0) simt::BarrierInit(barrier, 1);
+      if (t == 0) simt::FenceBarrierInit();
+      if (copies != Copies::kSourceIsWritten) simt::Sync();
+      if (t == 1) Load(shared);
+      if (copies != Copies::kTargetIsRead && copies != Copies::kBulkTargetIsRead) simt::Sync();
+      if (t != 0) return;
+      if (copies == Copies::kBulkTargetIsRead) {
+        simt::BarrierExpect(barrier, 64);
+        simt::CopyBulk(shared, cells, 64, barrier);
+        return simt::BarrierWait(barrier, 0);
+      }
+      simt::CopyAsync16(shared, cells, true);
+      simt::CommitCopies();
+      simt::WaitCopies<0>();
+    });
+  };
+  EXPECT_EQ(fault(Copies::kRight), "");
+  EXPECT_THAT(fault(Copies::kSourceIsWritten), HasSubstr(kOnlyReported));
+  EXPECT_THAT(fault(Copies::kTargetIsRead), HasSubstr(kOnlyReported));
+  EXPECT_THAT(fault(Copies::kBulkTargetIsRead), HasSubstr(kOnlyReported));
+}
+#endif
+
+// Threads store the operands of products, which tensor cores read. Only the sanitizer sees what is
+// wrong: stores are there at once.
+TEST_F(EmulatorTest, StoresNeedAFenceBeforeTensorCoresReadThem) {
+  enum class Fence { kRight, kByReaders, kNone, kTooEarly, kNoSync };
+  constexpr int kThreads = 128, kRowsX = 64, kRowsW = emulator::kProductColumns;
+  const auto fault = [](Fence fence) {
+    return FirstFault([fence](const LaunchOptions& options) {
+      std::vector<float> out(kThreads);
+      const Status status = Launch({1, 1, kThreads, (kRowsX + kRowsW) * 128}, options, [&] {
+        simt::WaitForPrerequisites();
+        char* const x = simt::Shared<char>();
+        char* const w = x + kRowsX * 128;
+        const int t = simt::ThreadX();
+        if (fence == Fence::kTooEarly) simt::FenceProxyAsync();
+        const uint32_t ones = simt::PackHalf(1, 1);
+        for (int i = t; i < (kRowsX + kRowsW) * 8; i += kThreads) {
+          simt::StoreShared16(x + 16 * i, {{ones, ones, ones, ones}});
+        }
+        if (fence == Fence::kRight || fence == Fence::kNoSync) simt::FenceProxyAsync();
+        if (fence != Fence::kNoSync) simt::Sync();
+        if (fence == Fence::kByReaders) simt::FenceProxyAsync();
+        float sums[24][4];
+        simt::WgmmaFence();
+        simt::Wgmma<true>(sums, simt::TileDescriptor(x), simt::TileDescriptor(w), false);
+        simt::WgmmaCommit();
+        simt::WgmmaWait<0>();
+        out[static_cast<size_t>(t)] = sums[t % 24][t % 4];
+      });
+      return Compare(status, out, std::vector<float>(kThreads, 16));
+    });
+  };
+  EXPECT_EQ(fault(Fence::kRight), "");
+  EXPECT_EQ(fault(Fence::kByReaders), "");
+  EXPECT_THAT(fault(Fence::kNoSync), HasSubstr(kRace));
+  if (!race::kOn) return;
+  EXPECT_THAT(fault(Fence::kNone), HasSubstr(kRace));
+  EXPECT_THAT(fault(Fence::kTooEarly), HasSubstr(kRace));
 }
 
 TEST_F(EmulatorTest, LaunchesAreChecked) {

@@ -25,9 +25,6 @@ double Cosine(std::span<const float> a, std::span<const double> b) {
 }
 
 TEST(CudaEncoderLayer, IsNearTheExactOneAlone_AndTheSameAmongOthers) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "not under the thread sanitizer";
-#endif
   const EncoderLayer layer(3);
   const std::vector<float> a = Rows(19, 1), b = Rows(13, 2);
   std::vector<float> both = a;

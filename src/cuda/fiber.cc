@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <new>
 #include <utility>
+#include <vector>
+
+#include "cuda/race_hooks.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define PENSTOCK_ASAN 1
@@ -84,7 +87,36 @@ penstock_cuda_switch:
 
 namespace penstock::cuda::emulator {
 
+#ifdef PENSTOCK_RACES
+namespace {
+
+struct Stack {
+  std::byte* at;
+  size_t bytes;
+  void* context;
+
+  void Free() const {
+    __tsan_destroy_fiber(context);
+    munmap(at, bytes);
+  }
+};
+// Stacks that wait for another fiber of this thread, as a context takes a millisecond to make. Each
+// keeps its context, to which what is on the stack belongs.
+struct Stacks {
+  std::vector<Stack> all;
+  ~Stacks() {
+    for (const Stack& stack : all) stack.Free();
+  }
+};
+thread_local Stacks stacks;
+
+}  // namespace
+#endif
+
 Fiber::Fiber() {
+#ifdef PENSTOCK_RACES
+  context_ = __tsan_get_current_fiber();
+#endif
 #ifdef PENSTOCK_ASAN
   pthread_attr_t attributes;
   void* at = nullptr;
@@ -95,6 +127,17 @@ Fiber::Fiber() {
 }
 
 Fiber::Fiber(size_t stack_bytes, size_t stagger) : bytes_(stack_bytes), stagger_(stagger) {
+#ifdef PENSTOCK_RACES
+  if (!stacks.all.empty()) {
+    const Stack stack = stacks.all.back();
+    stacks.all.pop_back();
+    stack_ = stack.at;
+    bytes_ = stack.bytes;
+    context_ = stack.context;
+    return;
+  }
+  context_ = __tsan_create_fiber(0);
+#endif
   void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();
@@ -109,7 +152,21 @@ Fiber::~Fiber() {
   // The next mapping may lie where the stack was.
   __asan_unpoison_memory_region(stack_, bytes_);
 #endif
+#ifdef PENSTOCK_RACES
+  const Stack stack = {stack_, bytes_, context_};
+  if (ended_) {
+    stacks.all.push_back(stack);
+  } else {
+    // An abandoned context would take the functions it was in for callers of the next ones.
+    {
+      const race::As as(context_);
+      for (; insides_ > 0; --insides_) __tsan_ignore_thread_end();
+    }
+    stack.Free();
+  }
+#else
   munmap(stack_, bytes_);
+#endif
 }
 
 Fiber::Fiber(Fiber&& other) noexcept
@@ -119,7 +176,10 @@ Fiber::Fiber(Fiber&& other) noexcept
       at_(other.at_),
       fake_(other.fake_),
       bottom_(other.bottom_),
-      bottom_bytes_(other.bottom_bytes_) {}
+      bottom_bytes_(other.bottom_bytes_),
+      context_(other.context_),
+      insides_(other.insides_),
+      ended_(other.ended_) {}
 
 void Fiber::Start(void (*main)()) {
 #ifdef PENSTOCK_ASAN
@@ -127,6 +187,7 @@ void Fiber::Start(void (*main)()) {
   __asan_unpoison_memory_region(stack_, bytes_);
 #endif
   fake_ = nullptr;
+  ended_ = false;
   auto top = reinterpret_cast<uintptr_t>(stack_ + bytes_ - stagger_) & ~uintptr_t{15};
 #if defined(__x86_64__)
   auto* const words = reinterpret_cast<void**>(top - 64);
@@ -150,6 +211,10 @@ void Fiber::Switch(Fiber* from, Fiber* to) {
   size_t old_size = 0;
   __sanitizer_finish_switch_fiber(from->fake_, &old, &old_size);
 #else
+#ifdef PENSTOCK_RACES
+  from->insides_ = std::exchange(race::insides, to->insides_);
+  __tsan_switch_to_fiber(to->context_, __tsan_switch_to_fiber_no_sync);
+#endif
   penstock_cuda_switch(&from->at_, to->at_);
 #endif
 }

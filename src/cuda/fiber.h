@@ -23,6 +23,10 @@ class Fiber {
   static void Switch(Fiber* from, Fiber* to);
   // To be called first by what Start was given.
   static void Arrive(Fiber* here);
+  // What runs on it has ended, so its stack can be another one's.
+  void End() { ended_ = true; }
+  // The thread that ThreadSanitizer takes it for (race_hooks.h); else null.
+  void* context() const { return context_; }
 
  private:
   std::byte* stack_ = nullptr;
@@ -32,6 +36,9 @@ class Fiber {
   void* fake_ = nullptr;          // AddressSanitizer's own stack
   const void* bottom_ = nullptr;  // of the stack, for it
   size_t bottom_bytes_ = 0;
+  void* context_ = nullptr;
+  int insides_ = 0;  // of race_hooks.h
+  bool ended_ = true;
 };
 
 }  // namespace penstock::cuda::emulator

@@ -74,12 +74,6 @@ struct Product {
 
 class GemmMmaTest : public testing::Test {
  protected:
-  void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "not under the thread sanitizer";
-#endif
-  }
-
   // Rows [first, first + count) of the product by one of the tiles. The operands of the result are
   // those of its floats.
   template <typename Kernel>

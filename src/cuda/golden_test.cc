@@ -12,6 +12,7 @@
 #include "cuda/cuda_backend.h"
 #include "cuda/device_driver.h"
 #include "cuda/device_emulated.h"
+#include "cuda/race_hooks.h"
 #include "families/model_folder.h"
 #include "models/golden_test_util.h"
 
@@ -45,14 +46,11 @@ std::unique_ptr<Device> TestDevice(const EmulatedOptions& options) {
 class CudaGoldenModel : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "not under the thread sanitizer";
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-    // Eight times slower: one model of each kind of kernel.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    // Many times slower: one model of each kind of kernel.
     const std::set<std::string> some = {"bert_rerank_identity", "modernbert_rerank_cls",
                                         "mpnet_rerank", "nomic_native_config"};
-    if (!some.contains(GetParam())) GTEST_SKIP() << "not under the address sanitizer";
+    if (!some.contains(GetParam())) GTEST_SKIP() << "not under a sanitizer";
 #endif
     const std::string path = PENSTOCK_GOLDEN_DIR "/models/" + GetParam();
     auto folder = families::ModelFolder::Read(path);
@@ -75,12 +73,14 @@ class CudaGoldenModel : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(CudaGoldenModel, AgreesWithReference) {
+  if (race::kOn) GTEST_SKIP() << "races are sought by BitsAreAFunctionOfTheText";
   const auto model = Load(DType::kF32);
   ASSERT_NE(model, nullptr);
   EXPECT_LE(models::WorstError(*model, folder_, cases_), models::kErrorMax);
 }
 
 TEST_P(CudaGoldenModel, OperandsOfTensorCoresStayClose) {
+  if (race::kOn) GTEST_SKIP() << "races are sought by BitsAreAFunctionOfTheText";
   for (const TensorCore& core : {kHopper, kAmpere}) {
     for (const DType dtype : {DType::kF16, DType::kBf16}) {
       const auto model = Load(dtype, {.tensor_core = core});

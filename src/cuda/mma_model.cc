@@ -5,9 +5,10 @@
 #include <cmath>
 #include <cstring>
 
-// Wide vectors where the processor has them. Sanitizers run before what chooses among the versions.
+// Wide vectors where the processor has them. The address sanitizer runs before what chooses among the
+// versions.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    !defined(__SANITIZE_ADDRESS__)
 #define PENSTOCK_WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define PENSTOCK_WIDE

@@ -23,11 +23,6 @@ class CudaRunTest : public testing::Test {
  protected:
   static constexpr int32_t kWidth = 24, kInner = 40, kWords = 50, kLength = 300;
 
-  void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "not under the thread sanitizer";
-#endif
-  }
   void Make(const RunOptions& options = {}, const EmulatedOptions& device_options = {}) {
     run_.reset();
     words_.reset();

@@ -12,11 +12,6 @@ namespace {
 
 class RowsTest : public testing::Test {
  protected:
-  void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "not under the thread sanitizer";
-#endif
-  }
   std::vector<float> Draw(size_t count, float mean = 0) {
     std::normal_distribution<float> normal(mean, 1);
     std::vector<float> values(count);

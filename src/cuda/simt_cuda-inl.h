@@ -141,6 +141,7 @@ SIMT_FN void BarrierWait(Barrier* barrier, int parity) {
       "r"(parity)
       : "memory");
 }
+SIMT_FN void FenceProxyAsync() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 SIMT_FN void CopyBulk(void* shared, const void* global, uint32_t bytes, Barrier* barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::

@@ -11,6 +11,7 @@
 
 #include "cuda/emulator.h"
 #include "cuda/mma_model.h"
+#include "cuda/race_hooks.h"
 
 #define SIMT_FN inline
 #define SIMT_KERNEL inline
@@ -87,6 +88,7 @@ SIMT_FN void LoadMatrices(const char* name, uint32_t (&r)[4], const void* row) {
     uint32_t* r;
   } slot{row, r};
   if (reinterpret_cast<uintptr_t>(row) % 16 != 0) emulator::Fail("LoadMatrix4 of a row unaligned");
+  race::Read(row, 16);
   emulator::MeetWarp(name, &slot, [](void** lanes) {
     for (int matrix = 0; matrix < 4; ++matrix) {
       std::array<const void*, 8> rows{};
@@ -187,6 +189,8 @@ SIMT_FN void MmaHalf(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
 
 // 16 aligned bytes; not valid: zeros, and nothing is read.
 SIMT_FN void CopyAsync16(void* shared, const void* global, bool valid) {
+  race::Write(shared, 16);
+  if (valid) race::Read(global, 16);
   emulator::CopyAsync16(shared, global, valid);
 }
 SIMT_FN void CommitCopies() { emulator::CommitCopies(); }
@@ -200,17 +204,29 @@ SIMT_FN void WaitCopies() {
 // expected have come. Init by one thread, then a Sync.
 using Barrier = uint64_t;
 SIMT_FN void BarrierInit(Barrier* barrier, int arrivals) {
+  race::Write(barrier, sizeof(*barrier));
   emulator::BarrierInit(barrier, arrivals);
 }
 // Makes inits known to what copies; by the thread that did them.
 SIMT_FN void FenceBarrierInit() { emulator::FenceBarriers(); }
-SIMT_FN void BarrierArrive(Barrier* barrier) { emulator::BarrierArrive(barrier, 0); }
+SIMT_FN void BarrierArrive(Barrier* barrier) {
+  race::Read(barrier, sizeof(*barrier));
+  emulator::BarrierArrive(barrier, 0);
+}
 // Arrives, and has the phase wait for `bytes` of copies.
 SIMT_FN void BarrierExpect(Barrier* barrier, uint32_t bytes) {
+  race::Read(barrier, sizeof(*barrier));
   emulator::BarrierArrive(barrier, bytes);
 }
 // Waits for the end of the phase of that parity; the one before the first has ended.
-SIMT_FN void BarrierWait(Barrier* barrier, int parity) { emulator::BarrierWait(barrier, parity); }
+SIMT_FN void BarrierWait(Barrier* barrier, int parity) {
+  race::Read(barrier, sizeof(*barrier));
+  emulator::BarrierWait(barrier, parity);
+}
+// Between stores of threads to shared memory and what reads them there beside the threads, as Wgmma
+// does. By the threads that store, then a barrier. Without it a GPU may read what was there before;
+// only the thread sanitizer finds that, by race_hooks.h: the emulator does not see plain stores.
+SIMT_FN void FenceProxyAsync() { emulator::FenceAsync(); }
 // By one thread; a multiple of 16 bytes. What is overwritten must have been waited for.
 SIMT_FN void CopyBulk(void* shared, const void* global, uint32_t bytes, Barrier* barrier) {
   emulator::CopyBulk(shared, global, bytes, barrier);
@@ -267,6 +283,7 @@ SIMT_FN void WgmmaCommit() {
 template <int kGroups>
 SIMT_FN void WgmmaWait() {
   emulator::MeetWarp("WgmmaWait", nullptr, [](void**) { emulator::FinishProducts(kGroups); });
+  if constexpr (race::kOn) emulator::SeeProducts();
 }
 // After the wait, before the sums are read: nothing that reads them may be moved above it.
 SIMT_FN void WgmmaTake(float (&)[24][4]) {}

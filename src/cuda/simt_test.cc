@@ -15,11 +15,6 @@ using emulator::LaunchOptions;
 
 class SimtTest : public testing::Test {
  protected:
-  void SetUp() override {
-#if defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "not under the thread sanitizer";
-#endif
-  }
   // On one warp.
   void OnWarp(const std::function<void()>& work, size_t shared = 0) {
     const Status status = emulator::Launch(

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "cuda/race_hooks.h"
+
 namespace penstock::cuda::emulator {
 
 class ThreadCopies {
@@ -39,19 +41,31 @@ class ThreadCopies {
   // All groups but the last ones land.
   void Wait(size_t groups) {
     if (groups_.size() <= groups) return;
-    const auto end = groups_.end() - static_cast<ptrdiff_t>(groups);
-    size_t count = 0;
-    for (auto group = groups_.begin(); group != end; ++group) count += *group;
+    const size_t count = Due(groups);
     for (size_t i = 0; i < count; ++i) {
       const Copy& copy = copies_[i];
       std::memcpy(copy.to, copy.from != nullptr ? copy.from : copy.data.data(), kBytes);
     }
     copies_.erase(copies_.begin(), copies_.begin() + static_cast<ptrdiff_t>(count));
-    groups_.erase(groups_.begin(), end);
+    groups_.erase(groups_.begin(), groups_.end() - static_cast<ptrdiff_t>(groups));
+  }
+  // Tells race_hooks.h of the copies that Wait lets land.
+  void TellDue(size_t groups, void* line) const {
+    for (size_t i = 0; i < Due(groups); ++i) {
+      race::Write(copies_[i].to, kBytes, line);
+      if (copies_[i].from != nullptr) race::Read(copies_[i].from, kBytes, line);
+    }
   }
   bool pending() const { return !copies_.empty(); }
 
  private:
+  // Copies of all groups but the last ones.
+  size_t Due(size_t groups) const {
+    size_t count = 0;
+    for (size_t i = 0; i + groups < groups_.size(); ++i) count += groups_[i];
+    return count;
+  }
+
   struct Copy {
     void* to;
     const void* from;  // null: `data`

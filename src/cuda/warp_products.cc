@@ -6,14 +6,11 @@
 namespace penstock::cuda::emulator {
 namespace {
 
-constexpr int kRows = 16, kColumns = 192, kDepth = 16;
+constexpr int kRows = kProductRows, kColumns = kProductColumns, kDepth = kProductDepth;
 
-// The value at a place of a tile in the swizzle of 128 bytes: bits 4 to 6 of the address change by
-// bits 7 to 9.
 float ValueAt(uint64_t tile, int row, int k, Operand type) {
-  const uint64_t plain = tile + static_cast<uint64_t>(row) * 128 + static_cast<uint64_t>(k) * 2;
   uint16_t bits;
-  std::memcpy(&bits, reinterpret_cast<const void*>(plain ^ (plain >> 7 & 7) << 4), sizeof(bits));
+  std::memcpy(&bits, reinterpret_cast<const void*>(OperandAddress(tile, row, k)), sizeof(bits));
   return OperandValue(bits, type);
 }
 
