@@ -224,7 +224,7 @@ TEST_F(CudaRunTest, AllMemoryComesBack) {
   in_.reset();
   up_.reset();
   out_.reset();
-  EXPECT_EQ(device_->allocated_bytes(), 2 * Staging::kHalfBytes);  // kept for the next copies
+  EXPECT_EQ(device_->allocated_bytes(), Staging::kHalfBytes);  // kept for the next copies
 }
 
 // Whatever call fails, the run says so, and the next one works.
