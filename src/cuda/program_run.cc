@@ -65,10 +65,13 @@ Status CudaProgramRun::MakeEvents() {
   return Status::Ok();
 }
 
-Status CudaProgramRun::ReserveLocked(const Bucket& bucket) {
+Status CudaProgramRun::ReserveLocked(const Bucket& wanted) {
   PENSTOCK_RETURN_IF_ERROR(MakeEvents());
-  const bool fits = bucket.tokens <= reserved_.tokens && bucket.sequences <= reserved_.sequences;
+  const bool fits = wanted.tokens <= reserved_.tokens && wanted.sequences <= reserved_.sequences;
   if (fits && shared_->activations.bytes() >= needed_bytes_) return Status::Ok();
+  const Bucket bucket = {std::max(wanted.tokens, reserved_.tokens),
+                         std::max(wanted.sequences, reserved_.sequences)};
+  reserved_ = {};  // what follows may fail
   uint64_t bytes = 0, input_bytes = 0;
   for (const LoweringPlan& plan : plans_) {
     bytes = std::max(bytes, ActivationBytes(plan, bucket));
@@ -114,10 +117,13 @@ uint64_t CudaProgramRun::Release() {
   results_ = DeviceBlock();
   uint64_t released = 0;
   reserved_ = {};
-  if (holds_.exchange(false) && --shared_->holders == 0) {
+  // Others make a smaller set, if this run was the one that needed the most.
+  if (holds_.exchange(false) &&
+      (--shared_->holders == 0 || needed_bytes_ >= shared_->activations.bytes())) {
     released = shared_->activations.bytes();
     (void)shared_->Reallocate(0);
   }
+  needed_bytes_ = 0;
   return released;
 }
 
@@ -238,12 +244,19 @@ Status CudaProgramRun::Run(size_t index, const program::PackedBatch& batch,
       // Captured before the time begins.
       PENSTOCK_ASSIGN_OR_RETURN(const Kernels kernels, KernelsOf(index, bucket));
       PENSTOCK_RETURN_IF_ERROR(device->Record(begun_));
-      PENSTOCK_RETURN_IF_ERROR(device->CopyIn(activations, input_.data(), bytes));
-      PENSTOCK_RETURN_IF_ERROR(Put(kernels));
       const uint64_t bytes_out = bytes_of(tokens ? batch.tokens() : batch.sequences());
-      PENSTOCK_RETURN_IF_ERROR(device->CopyOut(
-          results_.data(), reinterpret_cast<const std::byte*>(kernels.lowered.result), bytes_out));
+      PENSTOCK_RETURN_IF_ERROR(device->CopyIn(activations, input_.data(), bytes));
+      Status put = Put(kernels);
+      if (put.ok()) {
+        put = device->CopyOut(
+            results_.data(), reinterpret_cast<const std::byte*>(kernels.lowered.result), bytes_out);
+      }
       PENSTOCK_RETURN_IF_ERROR(device->Record(done_));
+      if (!put.ok()) {
+        // What is in the stream may read the input, which the next batch overwrites.
+        (void)device->Wait(done_);
+        return put;
+      }
       shared_->counters->bytes_in.fetch_add(bytes, std::memory_order_relaxed);
       shared_->counters->bytes_out.fetch_add(bytes_out, std::memory_order_relaxed);
     }

@@ -53,7 +53,7 @@ class CudaProgramRun final : public program::ProgramRun {
       : shared_(shared), options_(options) {}
 
   // All under the mutex of the device.
-  Status ReserveLocked(const Bucket& bucket);
+  Status ReserveLocked(const Bucket& wanted);
   Status ReservePinned(DeviceBlock* block, uint64_t bytes);
   // The kernels of a program: launches, or what they were captured into.
   struct Kernels {

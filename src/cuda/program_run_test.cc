@@ -165,6 +165,16 @@ TEST_F(CudaRunTest, RunsShareOneSetOfActivations) {
   EXPECT_EQ(run_->Release(), 0u);
   EXPECT_GT(other->Release(), 0u);
   EXPECT_EQ(device_->graphs(), 0u);
+  // The run that needed the most leaves, and the other makes a smaller set.
+  ASSERT_TRUE(other->Reserve(1000, 4).ok());
+  EXPECT_EQ(Run({20, 3}), want);
+  EXPECT_EQ(other->Release(), other->BytesFor(1000, 4));
+  EXPECT_EQ(Run({20, 3}), want);
+  EXPECT_EQ(run_->HeldBytes(), run_->BytesFor(23, 2));
+  // What is reserved grows in both directions.
+  ASSERT_TRUE(run_->Reserve(1000, 2).ok());
+  ASSERT_TRUE(run_->Reserve(64, 16).ok());
+  EXPECT_EQ(run_->HeldBytes(), run_->BytesFor(1000, 16));
   EXPECT_EQ(Run({20, 3}), want);
 }
 
@@ -246,6 +256,21 @@ TEST_F(CudaRunTest, ACallThatFailsFailsItsBatchAlone) {
     EXPECT_EQ(Run({20, 3}), want) << n;
   }
   EXPECT_GE(failed, 10);
+}
+
+// A batch that is halved for want of memory comes after one that failed.
+TEST_F(CudaRunTest, ASmallerBatchRunsAfterOneThatFoundNoMemory) {
+  Make();
+  const std::vector<int32_t> lengths = {200, 200, 200};
+  const auto want = Run(lengths);
+  for (int64_t n = 1; n <= 6; ++n) {
+    device_->FailCall(n, false);
+    const auto larger = Run(run_.get(), std::vector<int32_t>(20, 250));
+    device_->FailCall(-1, false);
+    EXPECT_EQ(Run(lengths), want) << n << (larger.ok() ? "" : larger.status().message());
+    run_->Release();
+    EXPECT_EQ(Run(lengths), want);
+  }
 }
 
 TEST_F(CudaRunTest, ALostDeviceSaysSoFromThenOn) {

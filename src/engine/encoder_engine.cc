@@ -124,9 +124,11 @@ class TurnRunner : public program::EncoderRunner {
              std::span<float* const> sinks) override {
     if (gate_ == nullptr) return runner_->Run(batch, output, sinks);
     const auto begin = Clock::now();
-    const gate::BulkTurn turn(gate_);
+    gate::BulkTurn turn(gate_);
     waited_ += Clock::now() - begin;
-    return runner_->Run(batch, output, sinks);
+    const Status status = runner_->Run(batch, output, sinks);
+    if (status.ok()) turn.SetDeviceTime(runner_->device_seconds());
+    return status;
   }
   double device_seconds() const override { return runner_->device_seconds(); }
   Clock::duration waited() const { return waited_; }
@@ -155,9 +157,9 @@ void FitBatches(const EncoderParts& parts, const EncoderEngineOptions& options,
 void SuitBackend(program::Backend* backend, sched::EncoderSchedulerOptions* scheduler) {
   const program::BackendSizes& sizes = backend->sizes();
   scheduler->gate = &backend->gate();
-  scheduler->turns_queue = sizes.turns > 1;
+  scheduler->queued_turns = static_cast<int32_t>(sizes.turns);
   // A leader only waits for the device, on a thread that has other things to do.
-  if (scheduler->turns_queue) scheduler->lead_s_max = std::min(scheduler->lead_s_max, 1e-3);
+  if (sizes.turns > 1) scheduler->lead_s_max = std::min(scheduler->lead_s_max, 1e-3);
   if (scheduler->max_batch_rows == sched::EncoderSchedulerOptions::kAutoBatchRows) {
     scheduler->max_batch_rows = sizes.batch_rows;
   }

@@ -40,8 +40,8 @@ struct EncoderEngineOptions {
   std::vector<models::TypeOverride> int8_keep;
   // Work out EngineInfo::fingerprint, which reads the whole folder.
   bool fingerprint = false;
-  // `model` is set to the name; max_batch_tokens kAutoBatchTokens: measured when loaded, `gate` and
-  // what depends on the backend are set. `times`
+  // `model` is set to the name; `gate` and what depends on the backend are set; max_batch_tokens
+  // kAutoBatchTokens: measured when loaded; max_batch_rows kAutoBatchRows: the backend's. `times`
   // known: those of an earlier load, not measured again.
   sched::EncoderSchedulerOptions scheduler;
   // Runners of the model, each with activation memory of its own; a device may have more, which

@@ -278,10 +278,14 @@ void BasicComputeGate<Sync>::Turn::End(int64_t took_ns, const GateDemand& more) 
   PENSTOCK_CHECK(held_ && decided_);
   gate_->share_.Ended(share_, priority_, took_ns);
   if (took_ns > 0) {
-    client_->finish_ns_[Index(priority_)].store(start_ns_ + took_ns, std::memory_order_relaxed);
+    std::atomic<int64_t>& finish = client_->finish_ns_[Index(priority_)];
+    int64_t before = finish.load(std::memory_order_relaxed);
+    // Turns of an engine that began at one tag count one behind the other.
+    while (!finish.compare_exchange_weak(before, std::max(before, start_ns_) + took_ns,
+                                         std::memory_order_relaxed)) {
+    }
     client_->last_ns_[Index(priority_)].store(took_ns, std::memory_order_relaxed);
-    const int64_t served = gate_->served_ns_.load(std::memory_order_relaxed);
-    gate_->served_ns_.store(served + took_ns, std::memory_order_relaxed);
+    gate_->served_ns_.fetch_add(took_ns, std::memory_order_relaxed);
   }
   decided_ = false;
   if (gate_->HasWaiting()) return gate_->HandOver(this, more, /*wait=*/false);

@@ -9,7 +9,8 @@
 //             one part of the processor's time in bulk_every + 1, counted in seconds
 //             (bulk_share.h).
 //   engine    Inside a class start-time fair queueing by measured seconds: each engine has a finish
-//             tag, the start tag of its last turn plus the time that took; a new start tag is the
+//             tag, the start tag of its last turn plus the time that took, and the time of any
+//             other turn that it held beside that one; a new start tag is the
 //             larger of the finish tag and the class's virtual time (at the last decision, the
 //             least start tag in line). The smallest start tag goes first: engines that always
 //             have work get equal time; an idle engine saves nothing up. Equal tags: the earliest
@@ -103,7 +104,7 @@ class GateClient {
  private:
   template <typename Sync>
   friend class BasicComputeGate;
-  // Finish tags by class, in nanoseconds of turns. Written by the holder of a turn.
+  // Finish tags by class, in nanoseconds of turns. Written by holders of turns.
   std::array<std::atomic<int64_t>, kPriorities> finish_ns_{};
   std::array<std::atomic<int64_t>, kPriorities> last_ns_{};  // of the last turn alone
 };

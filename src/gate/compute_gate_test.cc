@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <random>
@@ -143,6 +145,48 @@ INSTANTIATE_TEST_SUITE_P(Classes, Shares, testing::Values(Priority::kInteractive
 
 // Steps of a text beside batches of another engine. With the text's patience its pace is even, and
 // both still have half of the time.
+// A device with two turns, which computes in the order in which turns were granted.
+TEST(ComputeGate, SharesAreEvenWhereAnEngineHoldsSeveralTurns) {
+  struct Executor {
+    Executor(ComputeGate* gate, Engine* engine, size_t of_in) : turn(gate, engine), of(of_in) {}
+    Turn turn;
+    size_t of;
+    bool queued = false;
+  };
+  for (const auto& [times_a, times_b] :
+       {std::pair<std::array<int64_t, 2>, std::array<int64_t, 2>>{{10, 10}, {10, 10}},
+        {{10, 1}, {5, 5}},
+        {{250, 5}, {10, 10}}}) {
+    ComputeGate gate(2);
+    Engine engines[] = {Engine(1 << 30), Engine(1 << 30)};
+    std::vector<std::unique_ptr<Executor>> executors;
+    for (size_t i = 0; i < 6; ++i) {
+      executors.push_back(std::make_unique<Executor>(&gate, &engines[i % 2], i % 2));
+    }
+    std::mt19937 random(5);
+    std::deque<Executor*> device;
+    int64_t had[2] = {}, batches[2] = {};
+    for (int step = 0; step < 4000; ++step) {
+      std::shuffle(executors.begin(), executors.end(), random);
+      for (const auto& one : executors) {
+        if (one->queued || one->turn.Ask() != Answer::kGranted) continue;
+        one->queued = true;
+        device.push_back(one.get());
+      }
+      ASSERT_FALSE(device.empty());
+      Executor* const done = device.front();
+      device.pop_front();
+      done->queued = false;
+      const auto number = static_cast<size_t>(batches[done->of]++ % 2);
+      const int64_t took = 1000 * (done->of == 0 ? times_a : times_b)[number];
+      had[done->of] += took;
+      done->turn.End(took, engines[done->of].Demand());
+    }
+    const double share = static_cast<double>(had[0]) / static_cast<double>(had[0] + had[1]);
+    EXPECT_NEAR(share, 0.5, 0.03);
+  }
+}
+
 TEST(ComputeGate, PatienceBoundsTheWaitAndKeepsTheShares) {
   struct Case {
     int64_t step_ns, batch_ns, wait_max_ns;

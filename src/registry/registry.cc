@@ -443,7 +443,9 @@ std::vector<Registry::Entry> Registry::List() const {
     entry.version = slot.spec.version;
     entry.refused = slot.refused;
     entry.purpose = slot.Purpose();
-    entry.replicas = slot.spec.replicas;
+    // Batches computed at once: of several turns of a device only one is.
+    const program::Backend* const backend = slot.device.backend;
+    entry.replicas = backend != nullptr && backend->sizes().turns > 1 ? 1 : slot.spec.replicas;
     entry.pinned = slot.pinned;
     entry.keep_alive = slot.KeptFor();
     entry.load_s = slot.load_s;

@@ -82,7 +82,7 @@ class Prober {
   Prober(program::EncoderRunner* runner, const MeasureOptions& options)
       : runner_(runner), options_(options) {
     if (!options_.now) options_.now = [] { return Clock::now(); };
-    end_ = Now() + options.budget_s;
+    begin_ = Now();
   }
 
   // A run that is not counted: the model's first one touches its weights for the first time.
@@ -101,12 +101,14 @@ class Prober {
     BatchSample sample{static_cast<double>(length) * count, work, 1e30};
     ProbeBatch batch(length, count, static_cast<size_t>(runner_->OutputWidth(options_.output)));
     const BatchSample& last = samples.empty() ? warm_up : samples.back();
-    if (Now() + last_wall_s_ / last.tokens * sample.tokens > end_) return false;
-    for (int run = 0; run < 2 && (run == 0 || last_wall_s_ < kRepeatShare * options_.budget_s);
-         ++run) {
+    if (!Fits(sample.tokens / last.tokens)) return false;
+    double wall_s = 1e30;
+    for (int run = 0; run < 2 && (run == 0 || wall_s < kRepeatShare * options_.budget_s); ++run) {
       PENSTOCK_ASSIGN_OR_RETURN(const double seconds, Run(batch));
       sample.seconds = std::min(sample.seconds, seconds);
+      wall_s = std::min(wall_s, wall_s_);
     }
+    wall_s_ = wall_s;
     samples.push_back(sample);
     return true;
   }
@@ -120,9 +122,19 @@ class Prober {
     const double begin = Now();
     PENSTOCK_RETURN_IF_ERROR(
         runner_->Run({batch.ids, {}, batch.offsets, {}}, options_.output, batch.sinks));
-    last_wall_s_ = std::max(Now() - begin, 1e-9);
-    const double device_s = runner_->device_seconds();
-    return device_s > 0 ? device_s : last_wall_s_;
+    wall_s_ = std::max(Now() - begin, 1e-9);
+    device_s_ = runner_->device_seconds();
+    spent_device_s_ += device_s_;
+    return device_s_ > 0 ? device_s_ : wall_s_;
+  }
+  // Whether a run of `times` the last one's tokens probably ends within the budget. On a device
+  // it may wait for batches of others, whose time is not this model's: there the clock's bound is
+  // wider.
+  bool Fits(double times) const {
+    constexpr double kWithWaits = 4;
+    const double clock_s = (device_s_ > 0 ? kWithWaits : 1) * options_.budget_s;
+    return Now() + times * wall_s_ <= begin_ + clock_s &&
+           spent_device_s_ + times * device_s_ <= options_.budget_s;
   }
   double Now() const {
     return std::chrono::duration<double>(options_.now().time_since_epoch()).count();
@@ -130,8 +142,9 @@ class Prober {
 
   program::EncoderRunner* const runner_;
   MeasureOptions options_;
-  double end_ = 0;
-  double last_wall_s_ = 0;
+  double begin_ = 0;
+  double wall_s_ = 0, device_s_ = 0;  // of the last run
+  double spent_device_s_ = 0;
 };
 
 // Accounts for sizes that divide badly among the backend's threads, which the fit does not show.

@@ -25,8 +25,14 @@ BatchLimits LimitsFrom(const EncoderSchedulerOptions& options) {
   return limits;
 }
 
-BatchLimits BulkLimits(BatchLimits limits) {
-  if (limits.times.known()) limits.seconds = EncoderScheduler::kBulkBatchS;
+// The longest bulk batch: an interactive job may wait for one in each turn.
+double BulkSeconds(const EncoderSchedulerOptions& options) {
+  return EncoderScheduler::kBulkBatchS / options.queued_turns;
+}
+
+BatchLimits BulkLimits(const EncoderSchedulerOptions& options) {
+  BatchLimits limits = LimitsFrom(options);
+  if (limits.times.known()) limits.seconds = BulkSeconds(options);
   return limits;
 }
 
@@ -36,7 +42,7 @@ ExecutorsOptions ExecutorsFrom(const EncoderSchedulerOptions& options, size_t ru
   result.gate = options.gate;
   result.bulk_rule.bulk_every = options.bulk_every;
   if (options.times.known()) {
-    result.bulk_rule.bulk_ns_max = static_cast<int64_t>(EncoderScheduler::kBulkBatchS * 1e9);
+    result.bulk_rule.bulk_ns_max = static_cast<int64_t>(BulkSeconds(options) * 1e9);
   }
   result.linger_us = options.linger_us;
   result.idle_release_s = options.idle_release_s;
@@ -95,8 +101,8 @@ EncoderScheduler::Impl::Impl(std::vector<std::unique_ptr<program::EncoderRunner>
       admission({options_in.max_queued_tokens, options_in.max_queued_rows}, &metrics, &work_ready),
       answers(&admission, &metrics, options_in.now),
       forward(std::move(runners), LimitsFrom(options_in), &answers, &admission, &metrics),
-      queues(LimitsFrom(options_in), BulkLimits(LimitsFrom(options_in)), forward.Offered(),
-             &answers, &metrics, &work_ready),
+      queues(LimitsFrom(options_in), BulkLimits(options_in), forward.Offered(), &answers, &metrics,
+             &work_ready),
       executors(ExecutorsFrom(options_in, forward.runners()), this, &metrics, &work_ready) {
   if (options.times.known()) {
     const BatchTimes& times = options.times;
@@ -169,7 +175,7 @@ bool EncoderScheduler::Impl::MayLead(const EncodeJob& job, uint64_t work) const 
   if (!job.may_lead || options.manual || options.linger_us > 0 || options.lead_s_max <= 0) {
     return false;
   }
-  if (options.turns_queue && executors.gate().taken() > 0) return false;
+  if (options.queued_turns > 1 && executors.gate().taken() > 0) return false;
   const auto tokens = job.ids.size();
   const BatchLimits& limits = queues.limits();
   return admission.rows() == static_cast<int64_t>(job.rows()) && tokens <= limits.tokens &&
@@ -216,7 +222,9 @@ void EncoderScheduler::Impl::RunBatch(Priority priority, size_t runner, BatchTur
 
 // Whether about two batches wait at most, beside those that may be under way.
 bool EncoderScheduler::Impl::LittleWaits() const {
-  const auto batches = static_cast<int64_t>(forward.runners() + 2);
+  const int64_t under_way =
+      options.queued_turns > 1 ? options.queued_turns : static_cast<int64_t>(forward.runners());
+  const int64_t batches = under_way + 2;
   return admission.units() <= batches * queues.limits().tokens &&
          admission.rows() <= batches * queues.limits().rows;
 }
@@ -229,7 +237,7 @@ double EncoderScheduler::Impl::FillSeconds(Priority priority, Clock::time_point 
   const bool cut = bulk ? gate.InteractiveSeen(now_ns) : gate.StreamSeen(now_ns);
   if (!cut) return std::numeric_limits<double>::infinity();
   return (bulk ? EncoderScheduler::kBulkBatchS : EncoderScheduler::kBesideTextS) /
-         forward.slowdown();
+         options.queued_turns / forward.slowdown();
 }
 
 void EncoderScheduler::Impl::Stop() {

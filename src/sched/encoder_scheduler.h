@@ -93,9 +93,10 @@ struct EncoderSchedulerOptions {
   int32_t bulk_every = 8;
   // Longest batch that a submitting thread runs itself; 0: none.
   double lead_s_max = 0.02;
-  // Several turns of the gate are those of one device, where a batch waits for the one before: a
-  // submitting thread runs its own only while no turn is taken.
-  bool turns_queue = false;
+  // Turns of the gate that are one device's, where a batch waits for those before it; 1: a turn is a
+  // processor. With several a submitting thread runs its own batch only while none is taken, and a
+  // batch that others may have to wait for takes its part of the seconds below.
+  int32_t queued_turns = 1;
   // After so long idle the runners' activation memory is released; 0: never.
   double idle_release_s = 0;
   // Gate of the processor the runners compute on; outlives the scheduler. Null: one of its own.

@@ -50,7 +50,7 @@ SchedulerMetrics SchedulerMetrics::Of(metrics::Metrics* m, const std::string& mo
                       {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768},
                       label),
       m->AddHistogram("penstock_batch_sequences", "Sequences in a batch.",
-                      {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}, label),
+                      {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}, label),
       m->AddHistogram("penstock_batch_fill_ratio", "Tokens of a batch in parts of the limit.",
                       {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}, label),
       m->AddHistogram("penstock_batch_duration_seconds",
