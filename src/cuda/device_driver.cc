@@ -259,7 +259,7 @@ class DriverDevice final : public Device {
     driver::Event one = nullptr;
     {
       const std::lock_guard lock(mutex_);
-      // Nothing comes into the stream, where another thread may be between two kernels.
+      // A wait puts nothing into the stream; another thread may be between two kernels.
       const bool behind_kernel = behind_kernel_;
       PENSTOCK_RETURN_IF_ERROR(Begin());
       behind_kernel_ = behind_kernel;

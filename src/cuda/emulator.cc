@@ -60,8 +60,9 @@ struct Warp {
   std::array<void*, kWarpThreads> lanes{};
   std::array<Thread*, kWarpThreads> threads{};
   WarpProducts products;
-  // A thread that starts a copy or a product releases `issued`; `copies` or `products_read` acquires it. Operands
-  // are read twice: as the warp sees shared memory, and as tensor cores do (`Block::async`).
+  // A thread that starts a copy or a product releases `issued`; `copies` or `products_read` acquires
+  // it. Operands are read twice: as the warp sees shared memory, and as tensor cores do
+  // (`Block::async`).
   Engine copies, products_read, tensor_cores;
   race::Mark issued;
   // By the number of a group of products: released once they are issued, acquired once waited for.

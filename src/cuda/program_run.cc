@@ -78,12 +78,12 @@ Status CudaProgramRun::ReserveLocked(const Bucket& wanted) {
     input_bytes = std::max(input_bytes, InputLayout(bucket, plan.input_width).bytes);
   }
   PENSTOCK_RETURN_IF_ERROR(ReservePinned(&input_, input_bytes));
-  if (!holds_.exchange(true)) ++shared_->holders;
+  shared_->SetNeed(bytes, &needed_bytes_);
+  holds_.store(true, std::memory_order_relaxed);
   if (bytes > shared_->activations.bytes()) {
     PENSTOCK_RETURN_IF_ERROR(shared_->Reallocate(bytes));
   }
   reserved_ = bucket;
-  needed_bytes_ = bytes;
   return Status::Ok();
 }
 
@@ -117,13 +117,14 @@ uint64_t CudaProgramRun::Release() {
   results_ = DeviceBlock();
   uint64_t released = 0;
   reserved_ = {};
-  // Others make a smaller set, if this run was the one that needed the most.
-  if (holds_.exchange(false) &&
-      (--shared_->holders == 0 || needed_bytes_ >= shared_->activations.bytes())) {
+  shared_->SetNeed(0, &needed_bytes_);
+  holds_.store(false, std::memory_order_relaxed);
+  // Where the others need less than there is, the next of them makes a smaller set.
+  const uint64_t most = shared_->needs.empty() ? 0 : *shared_->needs.rbegin();
+  if (most < shared_->activations.bytes()) {
     released = shared_->activations.bytes();
     (void)shared_->Reallocate(0);
   }
-  needed_bytes_ = 0;
   return released;
 }
 

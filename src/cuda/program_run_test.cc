@@ -171,6 +171,12 @@ TEST_F(CudaRunTest, RunsShareOneSetOfActivations) {
   EXPECT_EQ(other->Release(), other->BytesFor(1000, 4));
   EXPECT_EQ(Run({20, 3}), want);
   EXPECT_EQ(run_->HeldBytes(), run_->BytesFor(23, 2));
+  // One of two that need the same leaves: nothing changes for the other.
+  ASSERT_TRUE(other->Reserve(23, 2).ok());
+  const uint64_t captured = device_->graphs_captured();
+  EXPECT_EQ(other->Release(), 0u);
+  EXPECT_EQ(Run({20, 3}), want);
+  EXPECT_EQ(device_->graphs_captured(), captured);
   // What is reserved grows in both directions.
   ASSERT_TRUE(run_->Reserve(1000, 2).ok());
   ASSERT_TRUE(run_->Reserve(64, 16).ok());

@@ -17,8 +17,14 @@
 #include <string>
 
 #if defined(__SANITIZE_THREAD__) || defined(PENSTOCK_TELLS_RACES)
-#include <sanitizer/tsan_interface.h>
 #define PENSTOCK_RACES 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define PENSTOCK_RACES 1
+#endif
+#endif
+#ifdef PENSTOCK_RACES
+#include <sanitizer/tsan_interface.h>
 
 extern "C" {
 void __tsan_read_range(void* at, unsigned long bytes);

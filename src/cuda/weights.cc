@@ -26,6 +26,13 @@ void WritePieces(std::span<const float> rows, size_t k, bool half, uint16_t* to)
   }
 }
 
+void SharedDevice::SetNeed(uint64_t bytes, uint64_t* of_run) {
+  if (*of_run > 0) needs.erase(needs.find(*of_run));
+  if (bytes > 0) needs.insert(bytes);
+  *of_run = bytes;
+  holders.store(needs.size(), std::memory_order_relaxed);
+}
+
 Status SharedDevice::Reallocate(uint64_t bytes) {
   // Freed first: both at once may not fit.
   activations = DeviceBlock();

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 
 #include "cuda/device.h"
@@ -26,10 +27,13 @@ struct SharedDevice {
   DeviceBlock activations;
   std::atomic<uint64_t> activation_bytes{0};  // what it has. Any thread
   uint64_t generation = 0;                    // of the set: graphs of another one are void
-  std::atomic<uint64_t> holders{0};           // runs that use it. Any thread
+  std::multiset<uint64_t> needs;              // bytes of it that each run needs
+  std::atomic<uint64_t> holders{0};           // how many runs these are. Any thread
   const std::shared_ptr<program::DeviceCounters> counters =
       std::make_shared<program::DeviceCounters>();
 
+  // Changes what a run needs, 0 at first and at last.
+  void SetNeed(uint64_t bytes, uint64_t* of_run);
   // Another set, of that size, or none. What runs is waited for.
   Status Reallocate(uint64_t bytes);
 };

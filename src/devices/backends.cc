@@ -151,7 +151,8 @@ Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes,
                   const MemoryLimit& others) {
   std::vector<Device> list;
   for (const MadeDevice& one : made) {
-    const uint64_t other_bytes = host_bytes == 0 ? 0 : others.Of(one.backend->AvailableBytes());
+    const bool unbounded = host_bytes == 0 && others.bytes == 0;
+    const uint64_t other_bytes = unbounded ? 0 : others.Of(one.backend->AvailableBytes());
     list.push_back({one.name, one.backend.get(), list.empty() ? host_bytes : other_bytes});
   }
   return Devices(std::move(list));

@@ -40,8 +40,8 @@ struct EncoderEngineOptions {
   std::vector<models::TypeOverride> int8_keep;
   // Work out EngineInfo::fingerprint, which reads the whole folder.
   bool fingerprint = false;
-  // `model` is set to the name; `gate` and what depends on the backend are set; max_batch_tokens
-  // kAutoBatchTokens: measured when loaded; max_batch_rows kAutoBatchRows: the backend's. `times`
+  // Load sets `model` to the name, and `gate` and what else depends on the backend. It measures
+  // max_batch_tokens where that is kAutoBatchTokens, and takes the backend's max_batch_rows. `times`
   // known: those of an earlier load, not measured again.
   sched::EncoderSchedulerOptions scheduler;
   // Runners of the model, each with activation memory of its own; a device may have more, which

@@ -37,7 +37,7 @@
 //   deliver results; again, or turn.Drop()
 //
 // Cost without waiters: Ask and End are one compare-and-swap each, one load each for a turn that is
-// kept; no lock and no system call.
+// kept, and End adds to two counters; no lock and no system call.
 //
 // The word: taken turns in the low half, waiting ones in the high half.
 //
@@ -203,7 +203,7 @@ class BasicComputeGate {
   const uint32_t turns_;
   BulkShare share_;
   std::array<std::atomic<int64_t>, kPriorities> virtual_ns_{};  // by class
-  std::atomic<int64_t> served_ns_{0};                           // of all turns that ended; about
+  std::atomic<int64_t> served_ns_{0};                           // of all turns that ended
   alignas(64) Atomic<uint32_t> word_{0};
   Atomic<bool> locked_{false};
   Turn* first_ = nullptr;  // the line, the longest waiter first; under the lock

@@ -143,8 +143,6 @@ TEST_P(Shares, AreEqualInSecondsWhateverABatchTakes) {
 
 INSTANTIATE_TEST_SUITE_P(Classes, Shares, testing::Values(Priority::kInteractive, Priority::kBulk));
 
-// Steps of a text beside batches of another engine. With the text's patience its pace is even, and
-// both still have half of the time.
 // A device with two turns, which computes in the order in which turns were granted.
 TEST(ComputeGate, SharesAreEvenWhereAnEngineHoldsSeveralTurns) {
   struct Executor {
@@ -187,6 +185,8 @@ TEST(ComputeGate, SharesAreEvenWhereAnEngineHoldsSeveralTurns) {
   }
 }
 
+// Steps of a text beside batches of another engine. With the text's patience its pace is even, and
+// both still have half of the time.
 TEST(ComputeGate, PatienceBoundsTheWaitAndKeepsTheShares) {
   struct Case {
     int64_t step_ns, batch_ns, wait_max_ns;

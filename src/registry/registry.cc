@@ -443,7 +443,7 @@ std::vector<Registry::Entry> Registry::List() const {
     entry.version = slot.spec.version;
     entry.refused = slot.refused;
     entry.purpose = slot.Purpose();
-    // Batches computed at once: of several turns of a device only one is.
+    // Batches computed at once. A device with several turns computes one.
     const program::Backend* const backend = slot.device.backend;
     entry.replicas = backend != nullptr && backend->sizes().turns > 1 ? 1 : slot.spec.replicas;
     entry.pinned = slot.pinned;

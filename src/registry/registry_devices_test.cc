@@ -140,8 +140,9 @@ TEST_F(RegistryDevicesTest, WhatDoesNotFitADeviceIsRefusedWithBothNumbers) {
   registry_->StartLoading();
   const Status refused = registry_->Load("large").get();
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(refused.message(), "model 'large' needs " + engine::ModelBytesText(least) +
-                                   "; device 'other' has 0.1 MB for all its models");
+  EXPECT_EQ(refused.message(),
+            "model 'large' needs " + engine::ModelBytesText(least) +
+                "; device 'other' has 0.1 MB for all its models (--device-memory)");
   EXPECT_TRUE(registry_->Load("first").get().ok());  // the host has room
 }
 

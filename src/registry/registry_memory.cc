@@ -83,8 +83,9 @@ Status Registry::Impl::NoRoom(const Slot& slot, const engine::ModelNeeds& needs)
   const std::string has =
       devices.size() == 1
           ? fmt::format("all models together may have {:.1f} MB (--memory)", megabytes)
-          : fmt::format("device '{}' has {:.1f} MB for all its models", slot.device.name,
-                        megabytes);
+          : fmt::format("device '{}' has {:.1f} MB for all its models ({})", slot.device.name,
+                        megabytes,
+                        &slot.device == &devices.host() ? "--memory" : "--device-memory");
   const std::string why = fmt::format("model '{}' needs {}; {}", slot.spec.name,
                                       engine::ModelBytesText(needs.least), has);
   const std::string holders = Holders(slot);

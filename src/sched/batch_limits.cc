@@ -103,7 +103,8 @@ class Prober {
     const BatchSample& last = samples.empty() ? warm_up : samples.back();
     if (!Fits(sample.tokens / last.tokens)) return false;
     double wall_s = 1e30;
-    for (int run = 0; run < 2 && (run == 0 || wall_s < kRepeatShare * options_.budget_s); ++run) {
+    for (int run = 0; run < 2 && (run == 0 || LastSeconds() < kRepeatShare * options_.budget_s);
+         ++run) {
       PENSTOCK_ASSIGN_OR_RETURN(const double seconds, Run(batch));
       sample.seconds = std::min(sample.seconds, seconds);
       wall_s = std::min(wall_s, wall_s_);
@@ -125,8 +126,9 @@ class Prober {
     wall_s_ = std::max(Now() - begin, 1e-9);
     device_s_ = runner_->device_seconds();
     spent_device_s_ += device_s_;
-    return device_s_ > 0 ? device_s_ : wall_s_;
+    return LastSeconds();
   }
+  double LastSeconds() const { return device_s_ > 0 ? device_s_ : wall_s_; }
   // Whether a run of `times` the last one's tokens probably ends within the budget. On a device
   // it may wait for batches of others, whose time is not this model's: there the clock's bound is
   // wider.

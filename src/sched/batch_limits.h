@@ -71,9 +71,10 @@ inline constexpr int32_t kKneeTokensMin = 256;
 
 struct MeasureOptions {
   program::EncoderOutput output = program::EncoderOutput::kPooled;
-  int32_t length_max = 512;                // longest sequence the model takes
-  int32_t tokens_max = 8192;               // largest batch tried
-  double budget_s = 0.15;                  // no run is begun that would probably end after it
+  int32_t length_max = 512;   // longest sequence the model takes
+  int32_t tokens_max = 8192;  // largest batch tried
+  // No run is begun that would probably end after it; a device's time, where it tells that.
+  double budget_s = 0.15;
   std::function<Clock::time_point()> now;  // null: the steady clock
 };
 

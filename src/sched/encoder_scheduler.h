@@ -93,9 +93,9 @@ struct EncoderSchedulerOptions {
   int32_t bulk_every = 8;
   // Longest batch that a submitting thread runs itself; 0: none.
   double lead_s_max = 0.02;
-  // Turns of the gate that are one device's, where a batch waits for those before it; 1: a turn is a
-  // processor. With several a submitting thread runs its own batch only while none is taken, and a
-  // batch that others may have to wait for takes its part of the seconds below.
+  // Turns of the gate that are one device's, where a batch waits for those before it; 1: each turn
+  // computes by itself. With several a submitting thread runs its own batch only while none is taken,
+  // and kBulkBatchS and kBesideTextS are divided by them.
   int32_t queued_turns = 1;
   // After so long idle the runners' activation memory is released; 0: never.
   double idle_release_s = 0;

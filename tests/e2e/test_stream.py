@@ -273,8 +273,9 @@ def test_the_whole_time_ends_a_stream_with_an_error(start):
 
 
 def test_the_first_line_has_a_time_of_its_own(start):
-    server = start("--threads", "1", "--stream-start-timeout-ms", 1)
-    answer = server.post("/v1/embeddings", {"input": LONG}, headers=LINES)
+    # The batch, which is not full, begins only after 0.3 s.
+    server = start("--linger-us", 300_000, "--stream-start-timeout-ms", 1)
+    answer = server.post("/v1/embeddings", {"input": TEXTS[:3]}, headers=LINES)
     assert answer.status_code == 503 and "--stream-start-timeout-ms" in answer.text
     assert server.post("/v1/embeddings", {"input": TEXTS}).status_code == 200  # of streams only
 
