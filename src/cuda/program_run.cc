@@ -79,7 +79,6 @@ Status CudaProgramRun::ReserveLocked(const Bucket& wanted) {
   }
   PENSTOCK_RETURN_IF_ERROR(ReservePinned(&input_, input_bytes));
   shared_->SetNeed(bytes, &needed_bytes_);
-  holds_.store(true, std::memory_order_relaxed);
   if (bytes > shared_->activations.bytes()) {
     PENSTOCK_RETURN_IF_ERROR(shared_->Reallocate(bytes));
   }
@@ -106,7 +105,7 @@ void CudaProgramRun::FreeGraphs() {
 
 uint64_t CudaProgramRun::HeldBytes() const {
   const uint64_t holders = shared_->holders.load(std::memory_order_relaxed);
-  if (!holds_.load(std::memory_order_relaxed) || holders == 0) return 0;
+  if (needed_bytes_.load(std::memory_order_relaxed) == 0 || holders == 0) return 0;
   return shared_->activation_bytes.load(std::memory_order_relaxed) / holders;
 }
 
@@ -118,7 +117,6 @@ uint64_t CudaProgramRun::Release() {
   uint64_t released = 0;
   reserved_ = {};
   shared_->SetNeed(0, &needed_bytes_);
-  holds_.store(false, std::memory_order_relaxed);
   // Where the others need less than there is, the next of them makes a smaller set.
   const uint64_t most = shared_->needs.empty() ? 0 : *shared_->needs.rbegin();
   if (most < shared_->activations.bytes()) {

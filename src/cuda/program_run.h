@@ -77,9 +77,8 @@ class CudaProgramRun final : public program::ProgramRun {
   DeviceBlock input_, results_;  // pinned
   EventId begun_{}, done_{};     // the device's time of a batch is between them
   bool has_begun_ = false, has_done_ = false;
-  std::atomic<bool> holds_{false};
-  Bucket reserved_;            // what there is room for ...
-  uint64_t needed_bytes_ = 0;  // ... in a set of this size
+  Bucket reserved_;                        // what there is room for ...
+  std::atomic<uint64_t> needed_bytes_{0};  // ... in a set of this size; 0: it holds none
   uint64_t runs_ = 0;
   double seconds_ = 0;
 };

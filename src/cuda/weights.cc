@@ -26,10 +26,10 @@ void WritePieces(std::span<const float> rows, size_t k, bool half, uint16_t* to)
   }
 }
 
-void SharedDevice::SetNeed(uint64_t bytes, uint64_t* of_run) {
-  if (*of_run > 0) needs.erase(needs.find(*of_run));
-  if (bytes > 0) needs.insert(bytes);
-  *of_run = bytes;
+void SharedDevice::SetNeed(uint64_t bytes, std::atomic<uint64_t>* of_run) {
+  if (bytes > 0) needs.insert(bytes);  // first: where it throws, nothing has changed
+  const uint64_t before = of_run->exchange(bytes, std::memory_order_relaxed);
+  if (before > 0) needs.erase(needs.find(before));
   holders.store(needs.size(), std::memory_order_relaxed);
 }
 

@@ -32,8 +32,8 @@ struct SharedDevice {
   const std::shared_ptr<program::DeviceCounters> counters =
       std::make_shared<program::DeviceCounters>();
 
-  // Changes what a run needs, 0 at first and at last.
-  void SetNeed(uint64_t bytes, uint64_t* of_run);
+  // Changes what a run needs, 0 at first and at last. Throws std::bad_alloc without effect.
+  void SetNeed(uint64_t bytes, std::atomic<uint64_t>* of_run);
   // Another set, of that size, or none. What runs is waited for.
   Status Reallocate(uint64_t bytes);
 };

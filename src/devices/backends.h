@@ -43,7 +43,7 @@ struct MadeDevice {
 Expected<std::vector<MadeDevice>> NewDevices(const DeviceOptions& options,
                                              std::span<const std::string> names);
 // As a registry takes them: the host's models may have `host_bytes`, those of each other device
-// `others`; 0: none is bounded.
+// `others`. With 0 the host is not bounded, and the others are by bytes alone.
 Devices DevicesOf(const std::vector<MadeDevice>& made, uint64_t host_bytes,
                   const MemoryLimit& others = {});
 
