@@ -8,6 +8,7 @@
 
 #include "common/exception_status.h"
 #include "common/int_math.h"
+#include "cuda/step_run.h"
 #include "cuda/weights.h"
 
 namespace penstock::cuda {
@@ -56,6 +57,7 @@ class CudaBackend final : public program::Backend {
   std::string name() const override { return "cuda (" + device_->info().name + ")"; }
   bool is_host() const override { return false; }
   DType preferred_dtype() const override { return DType::kF16; }
+  DType StepDType(DType /*stored*/) const override { return DType::kF16; }
   uint64_t AvailableBytes() const override { return device_->AvailableBytes(); }
   Status Health() const override { return device_->Health(); }
   std::shared_ptr<const program::DeviceCounters> counters() const override {
@@ -82,6 +84,7 @@ class CudaBackend final : public program::Backend {
     const int64_t rows = program::RowsOf(parts);
     const int64_t columns = parts[0].weight.columns;
     DeviceBlock weights = ValueOf(Alloc(DeviceLinear::WeightBytes(columns, rows, dtype)));
+    std::vector<float> scales;
     if (dtype == DType::kF32) {
       Check(staging_.Copy(weights.data(), static_cast<uint64_t>(rows),
                           static_cast<uint64_t>(columns) * sizeof(float),
@@ -91,25 +94,20 @@ class CudaBackend final : public program::Backend {
                                      reinterpret_cast<float*>(to.data()));
                           }));
     } else {
-      CopyPieces(parts, rows, columns, dtype == DType::kF16, weights.data());
+      scales.resize(IsScaled(options) ? static_cast<size_t>(rows) : 0);
+      CopyPieces(parts, rows, columns, dtype == DType::kF16, weights.data(), scales);
     }
-    DeviceBlock bias;
-    if (parts[0].bias.data != nullptr) {
-      bias = ValueOf(Alloc(static_cast<uint64_t>(rows) * sizeof(float)));
-      std::vector<float> values(static_cast<size_t>(rows));
-      float* at = values.data();
+    std::vector<float> bias(parts[0].bias.data == nullptr ? 0 : static_cast<size_t>(rows));
+    if (!bias.empty()) {
+      float* at = bias.data();
       for (const program::LinearRows& part : parts) {
         part.bias.CopyToF32(0, 1, at);
         at += part.weight.rows;
       }
-      Check(staging_.Copy(bias.data(), values.size(), sizeof(float),
-                          [&](uint64_t first, std::span<std::byte> to) {
-                            std::memcpy(to.data(), values.data() + first, to.size());
-                          }));
     }
-    auto packed =
-        std::make_unique<DeviceLinear>(static_cast<int32_t>(columns), static_cast<int32_t>(rows),
-                                       dtype, std::move(weights), std::move(bias));
+    auto packed = std::make_unique<DeviceLinear>(
+        static_cast<int32_t>(columns), static_cast<int32_t>(rows), dtype, std::move(weights),
+        CopyFloats(bias), CopyFloats(scales));
     CountPacked(packed->bytes());
     return std::unique_ptr<program::PackedLinear>(std::move(packed));
   }
@@ -118,15 +116,25 @@ class CudaBackend final : public program::Backend {
                                  const program::PackOptions& options) const override {
     PENSTOCK_RETURN_IF_ERROR(CheckPacked(options));
     const int64_t rows = program::RowsOf(parts);
-    const uint64_t bias =
-        parts[0].bias.data == nullptr ? 0 : static_cast<uint64_t>(rows) * sizeof(float);
-    return DeviceLinear::WeightBytes(parts[0].weight.columns, rows, options.dtype) + bias;
+    const int vectors = (parts[0].bias.data != nullptr ? 1 : 0) + (IsScaled(options) ? 1 : 0);
+    return DeviceLinear::WeightBytes(parts[0].weight.columns, rows, options.dtype) +
+           static_cast<uint64_t>(vectors) * static_cast<uint64_t>(rows) * sizeof(float);
+  }
+
+  Expected<uint64_t> StepBytes(const program::Program& program,
+                               const program::PrepareOptions& options) const override {
+    return StepRunBytes(program, device_->info(), options);
   }
 
   Expected<std::unique_ptr<program::ProgramRun>> Prepare(
       std::span<const program::Program* const> programs,
-      const program::PrepareOptions& /*options*/) override {
+      const program::PrepareOptions& options) override {
     try {
+      if (programs.size() == 1 && program::UsesCache(*programs[0])) {
+        PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<program::ProgramRun> run,
+                                  CudaStepRun::Make(&shared_, *programs[0], options, options_));
+        return run;
+      }
       PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<program::ProgramRun> run,
                                 CudaProgramRun::Make(&shared_, programs, options_));
       return run;
@@ -137,7 +145,6 @@ class CudaBackend final : public program::Backend {
 
  private:
   static Status CheckPacked(const program::PackOptions& options) {
-    if (options.as_stored) return Status::Unsupported("the GPU does not run programs with a cache");
     const DType dtype = options.dtype;
     if (dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16) return Status::Ok();
     return Status::Unsupported("the GPU does not multiply in " +
@@ -152,8 +159,20 @@ class CudaBackend final : public program::Backend {
     return DeviceBlock::OnDevice(device_.get(), bytes);
   }
 
+  // Nothing of nothing.
+  DeviceBlock CopyFloats(std::span<const float> values) {
+    if (values.empty()) return {};
+    DeviceBlock block = ValueOf(Alloc(values.size_bytes()));
+    Check(staging_.Copy(block.data(), values.size(), sizeof(float),
+                        [&](uint64_t first, std::span<std::byte> to) {
+                          std::memcpy(to.data(), values.data() + first, to.size());
+                        }));
+    return block;
+  }
+
+  // `scales`: of all rows, written; or empty.
   void CopyPieces(std::span<const program::LinearRows> parts, int64_t rows, int64_t columns,
-                  bool half, std::byte* to) {
+                  bool half, std::byte* to, std::span<float> scales) {
     const auto k = static_cast<size_t>(columns);
     const uint64_t unit = 16 * RoundUp(k, 64) * sizeof(uint16_t);
     std::vector<float> values(16 * k);
@@ -164,7 +183,8 @@ class CudaBackend final : public program::Backend {
                             const int64_t count = std::min<int64_t>(16, rows - row);
                             CopyRows(parts, row, count, values.data());
                             WritePieces({values.data(), static_cast<size_t>(count) * k}, k, half,
-                                        reinterpret_cast<uint16_t*>(memory.data() + i * unit));
+                                        reinterpret_cast<uint16_t*>(memory.data() + i * unit),
+                                        scales.empty() ? nullptr : scales.data() + row);
                           }
                         }));
   }

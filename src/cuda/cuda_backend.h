@@ -1,4 +1,4 @@
-// The backend of a GPU, or of the emulated one: programs without a cache, in f16, bf16 and f32.
+// The backend of a GPU, or of the emulated one: programs in f16, bf16 and f32.
 #pragma once
 
 #include <memory>

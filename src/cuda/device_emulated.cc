@@ -72,7 +72,11 @@ class DeviceImpl final : public EmulatedDevice {
   Status CopyOut(std::byte* to, const std::byte* from, uint64_t bytes) override {
     return Put({{}, to, from, bytes});
   }
-  Status Launch(const KernelLaunch& launch) override { return Put({launch, nullptr, nullptr, 0}); }
+  Status Launch(const KernelLaunch& launch) override {
+    // As a driver, which is lost then.
+    const bool possible = launch.grid_x > 0 && launch.grid_y > 0 && launch.grid_y <= 65535;
+    return possible ? Put({launch, nullptr, nullptr, 0}) : Status::Internal("an impossible grid");
+  }
 
   Status BeginCapture() override {
     const std::lock_guard lock(mutex_);

@@ -10,6 +10,17 @@ SIMT_FN uint32_t PackOperands(float low, float high, bool half) {
   return half ? simt::PackHalf(low, high) : simt::PackBf16(low, high);
 }
 
+// The power of two by which a row of operands in f16 is multiplied, so that its largest value lies
+// between 2^14 and 2^15, and one divided by it. Both are normal numbers.
+struct OperandScale {
+  float factor, inverse;
+};
+SIMT_FN OperandScale OperandScaleOf(float largest) {
+  uint32_t exponent = simt::BitsOf(largest) >> 23 & 0xFF;
+  exponent = exponent < 15 ? 15 : exponent;
+  return {simt::FloatOf((268 - exponent) << 23), simt::FloatOf((exponent - 14) << 23)};
+}
+
 // tanh, silu and gelu by tanh in one form, so that they share one branch:
 // (shift + slope x) sigmoid(steep x (1 + cube x^2)) + offset. Near 0 tanh is a difference: its error
 // is small beside 1, not beside its value.
@@ -62,6 +73,16 @@ SIMT_FN void AddPair(float (&values)[4], int at, const float* row, int place, in
   if (place + 1 < count) values[at + 1] += row[place + 1];
 }
 
+// values[at] and the next, of features `place` and the next, as they are without the scales of
+// operands: `row_scale` that of x.
+SIMT_FN void ScalePair(float (&values)[4], int at, float row_scale, const float* scales, int place,
+                       int count) {
+  float factors[4] = {};
+  AddPair(factors, 0, scales, place, count);
+  values[at] = values[at] * factors[0] * row_scale;
+  values[at + 1] = values[at + 1] * factors[1] * row_scale;
+}
+
 // Stores the two neighbours; nothing beyond the row's end. kEven: the count is known to be even.
 template <bool kEven>
 SIMT_FN void StorePair(float* row, int place, int count, float first, float second) {
@@ -98,6 +119,38 @@ SIMT_FN simt::TwoWords Exchange(uint32_t low, uint32_t high) {
   return odd ? simt::TwoWords{{other, high}} : simt::TwoWords{{low, other}};
 }
 
+// StoreFeatures of a product with a gate: the two features from `feature` on, of both matrices.
+template <int kRows>
+SIMT_FN void StoreGated(const Epilogue& to, const int (&row)[kRows], int rows, int feature,
+                        float (&sums)[kRows][4]) {
+  if (to.row_scales != nullptr) {
+    SIMT_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const float row_scale = row[r] < rows ? to.row_scales[row[r]] : 0.0F;
+      ScalePair(sums[r], 0, row_scale, to.scales, feature, to.features);
+      ScalePair(sums[r], 2, row_scale, to.scales_up, feature, to.features);
+    }
+  }
+  SIMT_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    if (to.bias != nullptr) AddPair(sums[r], 0, to.bias, feature, to.features);
+    if (to.bias_up != nullptr) AddPair(sums[r], 2, to.bias_up, feature, to.features);
+  }
+  Activate<2>(sums, to.activation);
+  SIMT_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    if (row[r] >= rows) continue;
+    sums[r][0] *= sums[r][2];
+    sums[r][1] *= sums[r][3];
+    if (to.residual != nullptr) {
+      AddPair(sums[r], 0, to.residual + static_cast<int64_t>(row[r]) * to.features, feature,
+              to.features);
+    }
+    CutPair(sums[r], 0, feature, to.features);
+    StoreForms(to, row[r], feature, sums[r][0], sums[r][1]);
+  }
+}
+
 // The epilogue of 16 features of the piece from `feature0` on, as four neighbouring lanes hold them
 // of each row: lane t the sums 2t, 2t + 1, 2t + 8 and 2t + 9. With a gate the last two are of the
 // other matrix. Rows from `rows` on are not stored. By all lanes of a warp.
@@ -106,27 +159,14 @@ SIMT_FN void StoreFeatures(const GemmArgs& a, const int (&row)[kRows], int rows,
                            float (&sums)[kRows][4]) {
   const Epilogue& to = a.to;
   const int lane = simt::Lane(), column = 2 * (lane % 4);
-  if (a.up != nullptr) {
-    const int feature = feature0 / 2 + column;
+  if (a.up != nullptr) return StoreGated(to, row, rows, feature0 / 2 + column, sums);
+  if (to.row_scales != nullptr) {
     SIMT_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      if (to.bias != nullptr) AddPair(sums[r], 0, to.bias, feature, to.features);
-      if (to.bias_up != nullptr) AddPair(sums[r], 2, to.bias_up, feature, to.features);
+      const float row_scale = row[r] < rows ? to.row_scales[row[r]] : 0.0F;
+      ScalePair(sums[r], 0, row_scale, to.scales, feature0 + column, to.features);
+      ScalePair(sums[r], 2, row_scale, to.scales, feature0 + column + 8, to.features);
     }
-    Activate<2>(sums, to.activation);
-    SIMT_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      if (row[r] >= rows) continue;
-      sums[r][0] *= sums[r][2];
-      sums[r][1] *= sums[r][3];
-      if (to.residual != nullptr) {
-        AddPair(sums[r], 0, to.residual + static_cast<int64_t>(row[r]) * to.features, feature,
-                to.features);
-      }
-      if (feature0 / 2 + 8 > to.features) CutPair(sums[r], 0, feature, to.features);
-      StoreForms(to, row[r], feature, sums[r][0], sums[r][1]);
-    }
-    return;
   }
   if (to.bias != nullptr) {
     SIMT_UNROLL
@@ -174,6 +214,20 @@ SIMT_FN void AddPairs(float (&values)[kCount][4], int at, const float* row, int 
   for (int n = 0; n < kCount; ++n) {
     values[n][at] += simt::FloatOf(two[n].w[0]);
     values[n][at + 1] += simt::FloatOf(two[n].w[1]);
+  }
+}
+
+// The sums of rows `row0` and row0 + 8 as they are without the scales of operands: 8 kCount features
+// from `place` on, two neighbours of each 8.
+template <int kCount>
+SIMT_FN void ScaleTile(const Epilogue& to, int row0, int rows, int place,
+                       float (&values)[kCount][4]) {
+  const float first = row0 < rows ? to.row_scales[row0] : 0.0F;
+  const float second = row0 + 8 < rows ? to.row_scales[row0 + 8] : 0.0F;
+  SIMT_UNROLL
+  for (int n = 0; n < kCount; ++n) {
+    ScalePair(values[n], 0, first, to.scales, place + 8 * n, to.features);
+    ScalePair(values[n], 2, second, to.scales, place + 8 * n, to.features);
   }
 }
 
@@ -248,6 +302,7 @@ SIMT_FN void StoreTile(const GemmArgs& a, int row0, int rows, int feature0,
   const Epilogue& to = a.to;
   if (a.up == nullptr) {
     const int place = feature0 + 2 * (simt::Lane() % 4);
+    if (to.row_scales != nullptr) ScaleTile(to, row0, rows, place, sums);
     if (to.bias != nullptr) AddPairs(sums, 0, to.bias, place, to.features);
     if (to.bias != nullptr) AddPairs(sums, 2, to.bias, place, to.features);
     ActivateTile(sums, to.activation);

@@ -87,7 +87,6 @@ penstock_cuda_switch:
 
 namespace penstock::cuda::emulator {
 
-#ifdef PENSTOCK_RACES
 namespace {
 
 struct Stack {
@@ -96,12 +95,15 @@ struct Stack {
   void* context;
 
   void Free() const {
+#ifdef PENSTOCK_RACES
     __tsan_destroy_fiber(context);
+#endif
     munmap(at, bytes);
   }
 };
-// Stacks that wait for another fiber of this thread, as a context takes a millisecond to make. Each
-// keeps its context, to which what is on the stack belongs.
+// Stacks that wait for another fiber of this thread: fresh pages cost more than a small kernel, and
+// a context of the thread sanitizer takes a millisecond to make. Each keeps its context, to which
+// what is on the stack belongs.
 struct Stacks {
   std::vector<Stack> all;
   ~Stacks() {
@@ -111,7 +113,6 @@ struct Stacks {
 thread_local Stacks stacks;
 
 }  // namespace
-#endif
 
 Fiber::Fiber() {
 #ifdef PENSTOCK_RACES
@@ -127,15 +128,16 @@ Fiber::Fiber() {
 }
 
 Fiber::Fiber(size_t stack_bytes, size_t stagger) : bytes_(stack_bytes), stagger_(stagger) {
-#ifdef PENSTOCK_RACES
-  if (!stacks.all.empty()) {
+  if (!stacks.all.empty() && stacks.all.back().bytes == bytes_) {
     const Stack stack = stacks.all.back();
     stacks.all.pop_back();
     stack_ = stack.at;
-    bytes_ = stack.bytes;
+    bottom_ = stack_;
+    bottom_bytes_ = bytes_;
     context_ = stack.context;
     return;
   }
+#ifdef PENSTOCK_RACES
   context_ = __tsan_create_fiber(0);
 #endif
   void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
@@ -152,21 +154,18 @@ Fiber::~Fiber() {
   // The next mapping may lie where the stack was.
   __asan_unpoison_memory_region(stack_, bytes_);
 #endif
-#ifdef PENSTOCK_RACES
   const Stack stack = {stack_, bytes_, context_};
-  if (ended_) {
-    stacks.all.push_back(stack);
-  } else {
+#ifdef PENSTOCK_RACES
+  if (!ended_) {
     // An abandoned context would take the functions it was in for callers of the next ones.
     {
       const race::As as(context_);
       for (; insides_ > 0; --insides_) __tsan_ignore_thread_end();
     }
-    stack.Free();
+    return stack.Free();
   }
-#else
-  munmap(stack_, bytes_);
 #endif
+  stacks.all.push_back(stack);
 }
 
 Fiber::Fiber(Fiber&& other) noexcept

@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/cuda_backend.h"
-#include "cuda/device_driver.h"
-#include "cuda/device_emulated.h"
+#include "cuda/golden_device_test_util.h"
 #include "cuda/race_hooks.h"
 #include "families/model_folder.h"
 #include "models/golden_test_util.h"
@@ -29,19 +27,6 @@ struct Variant {
   EmulatedOptions device;
   RunOptions run;
 };
-
-// The emulated device; with PENSTOCK_TEST_DEVICE=cuda the GPU of this machine, whatever is asked of
-// the emulated one.
-bool OnGpu() {
-  const char* const device = std::getenv("PENSTOCK_TEST_DEVICE");
-  return device != nullptr && std::string(device) == "cuda";
-}
-std::unique_ptr<Device> TestDevice(const EmulatedOptions& options) {
-  if (!OnGpu()) return NewEmulatedDevice(options);
-  auto device = OpenDriverDevice({});
-  EXPECT_TRUE(device.ok()) << device.status().ToString();
-  return device.ok() ? *std::move(device) : NewEmulatedDevice(options);
-}
 
 class CudaGoldenModel : public testing::TestWithParam<std::string> {
  protected:

@@ -8,6 +8,8 @@
 #include "cuda/gemm_mma-inl.h"
 #include "cuda/gemm_narrow-inl.h"
 #include "cuda/gemm_wgmma-inl.h"
+#include "cuda/logits-inl.h"
+#include "cuda/paged_attention-inl.h"
 #include "cuda/rows-inl.h"
 
 namespace penstock::cuda {

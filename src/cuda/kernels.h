@@ -14,12 +14,18 @@ namespace penstock::cuda {
 
 // Epilogue of a product: y = activation(p + bias) + residual. With a gate, which has pieces of its
 // own: y = activation(p + bias) (p_up + bias_up).
+//
+// Operands in f16 of programs with a cache are scaled, each row of x and of w by a power of two
+// (OperandScaleOf): p is multiplied by what was divided by.
 struct Epilogue {
-  const float* bias;      // [features]; null: none
-  const float* bias_up;   // the same, with a gate
-  const float* residual;  // [rows, features]; null: none
-  float* y;               // [rows, features], may be the residual; null: not written
-  uint16_t* y16;          // [rows, stride16] operands, 0 from `features` on; null: not written
+  const float* row_scales;  // [rows], of x; null: operands are not scaled
+  const float* scales;      // [features], of w
+  const float* scales_up;   // the same, with a gate
+  const float* bias;        // [features]; null: none
+  const float* bias_up;     // the same, with a gate
+  const float* residual;    // [rows, features]; null: none
+  float* y;                 // [rows, features], may be the residual; null: not written
+  uint16_t* y16;            // [rows, stride16] operands, 0 from `features` on; null: not written
   int features;
   int stride16;
   program::Activation activation;
@@ -96,29 +102,38 @@ struct AttentionF32Args {
 };
 inline constexpr int kHeadSizeMax = 256;
 
-// y = (x - mean) / sqrt(variance + epsilon) gamma + beta.
+// y = n = (x - mean) / sqrt(variance + epsilon) gamma + beta, or with a residual y = residual +
+// factor n.
 struct NormArgs {
-  const float* x;      // [rows, width]
-  const float* gamma;  // [width]; null: y is x
-  const float* beta;   // [width]; null: none
-  float* y;            // [rows, width], may be x; null: not written
-  uint16_t* y16;       // [rows, stride16] operands, 0 from `width` on; null: not written
+  const float* x;         // [rows, width]
+  const int* picks;       // [rows]: the row of x that is read; null: each its own
+  const float* gamma;     // [width]; null: n is x
+  const float* beta;      // [width]; null: none
+  const float* residual;  // [rows, width]; null: none
+  float* y;               // [rows, width], may be x or the residual; null: not written
+  uint16_t* y16;          // [rows, stride16] operands, 0 from `width` on; null: not written
+  float* scales;          // [rows]: y16 is y divided by it; null: y16 is not scaled
   const int* rows;
   int width;
   int stride16;
   float epsilon;
+  float factor;
   bool half;
   bool rms;  // nothing is subtracted
 };
 
 struct EmbedArgs {
-  const int* ids;        // [rows]
-  const int* positions;  // [rows]; null where places is
-  const int* types;      // [rows]; null: all 0
-  const float* words;    // [vocabulary, width]
-  const float* places;   // [positions, width]; null: none
-  const float* kinds;    // [types, width]; null: none
-  NormArgs norm;         // x: what is embedded, [rows, width]; written first
+  const int* ids;          // [rows]
+  const int* positions;    // [rows]; null where places is
+  const int* types;        // [rows]; null: all 0
+  const float* words;      // [vocabulary, width]; null where pieces is
+  const uint16_t* pieces;  // the same in pieces of operands
+  const float* scales;     // [vocabulary], of the pieces; null: they are not scaled
+  const float* places;     // [positions, width]; null: none
+  const float* kinds;      // [types, width]; null: none
+  float factor;            // of the words
+  bool half;               // the pieces are f16, else bf16
+  NormArgs norm;           // x: what is embedded, [rows, width]; written first
 };
 
 // q and k rotated, and all heads as attention wants them: `depth` wide, zeros from head_size on.
@@ -149,6 +164,112 @@ struct PoolArgs {
   program::Pooling pooling;
 };
 
+// Keys and values of a layer, in blocks of kCacheTokens tokens. A block has, for each kv head, keys
+// [head_size][kCacheTokens], one column a token, then values [kCacheTokens][head_size].
+inline constexpr int kCacheTokens = 32;
+struct LayerCache {
+  std::byte* blocks;    // this layer's part of block 0
+  int64_t block_bytes;  // from one block to the next
+  const int* tables;    // blocks of the sequences
+  const int* first;     // [sequences]: where a sequence's begin in `tables`
+  int kv_heads;
+  int head_size;  // even, at most kHeadSizeMax
+};
+
+// q and k normed, head by head, and rotated; k and v appended to the cache.
+struct KvHeadsArgs {
+  const float* q;  // [rows, heads * head_size]
+  const float* k;  // [rows, kv_heads * head_size]
+  const float* v;
+  float* rotated;        // [rows, heads * head_size]: q, not in place
+  const float* q_gamma;  // [head_size]; null: no norm
+  const float* k_gamma;
+  const float* cos;  // [positions, rope_size / 2]; null: nothing is rotated
+  const float* sin;
+  const float* long_cos;  // of sequences that are long; null: the same
+  const float* long_sin;
+  const int* rows;
+  const int* positions;  // [rows], of each token in its sequence
+  const int* sequences;  // [rows]
+  const int* is_long;    // [sequences]
+  LayerCache cache;
+  int heads;
+  int rope_size;
+  float q_epsilon;
+  float k_epsilon;
+  bool interleaved;
+};
+
+// Rows of one sequence that follow each other.
+struct PagedTile {
+  int row;
+  int count;
+  int sequence;
+  int chunk;  // the chunk of keys that is attended to; -1: all of them
+};
+inline constexpr int kChunkKeys = 256;
+
+// Which keys a row of a step sees.
+struct PagedShape {
+  const int* positions;  // [rows]
+  const int* sequences;  // [rows]
+  const int* lengths;    // [sequences], new tokens included
+  const int* parts;      // [rows]: the row's first part, that of chunk 0; of split attention
+  int heads;
+  int head_size;
+  int window;  // keys nearer than this are seen; 0: all
+  bool causal;
+};
+
+struct PagedArgs {
+  const float* q;  // [rows, heads * head_size]
+  float* y;  // the same; with split attention the parts instead: [parts, heads, head_size + 2]
+  const PagedTile* tiles;
+  const int* tile_count;
+  LayerCache cache;
+  PagedShape shape;
+  float scale;
+  float soft_cap;  // scores become cap * tanh(score / cap); 0: as they are
+};
+
+// Joins what was found in the chunks of each row, in order.
+struct PagedJoinArgs {
+  const float* parts;
+  float* y;  // [rows, heads * head_size]
+  const int* rows;
+  PagedShape shape;
+};
+
+// The best logits of a row, in order: the larger first, of equal ones the lower id.
+inline constexpr int kBestLogits = 64;
+struct BestLogits {
+  struct One {
+    float logit;
+    int id;
+  } best[kBestLogits];
+  int bad_id;  // the lowest id whose logit is not a number, or beyond sample::kLogitMax; -1: none
+};
+// Of 256 neighbouring logits.
+struct LogitSums {
+  float max;
+  float sum;  // of exp(logit - max)
+};
+inline constexpr int kLogitsOfBlock = 256;
+inline constexpr int kLogitBlocksMax = 2048;
+
+struct LogitsArgs {
+  float* logits;     // [picks, vocabulary]: scaled and capped in place
+  int* bad_ids;      // [picks, blocks]: the lowest bad id of the block; INT_MAX: none
+  std::byte* found;  // [picks]: a BestLogits each, then LogitSums [blocks]
+  const int* wants;  // [picks]; 0: nothing is found
+  const int* picks;  // their count
+  int found_bytes;   // from one pick's to the next
+  int vocabulary;
+  int blocks;  // at most kLogitBlocksMax
+  float scale;
+  float soft_cap;  // 0: none
+};
+
 enum class KernelId : int {
 #define PENSTOCK_KERNEL(name, args, ...) name,
 #include "cuda/kernel_list.inc"
@@ -156,7 +277,7 @@ enum class KernelId : int {
   kCount,
 };
 inline constexpr size_t kKernels = static_cast<size_t>(KernelId::kCount);
-inline constexpr size_t kArgsBytesMax = 256;
+inline constexpr size_t kArgsBytesMax = 320;
 
 struct KernelRow {
   const char* name;

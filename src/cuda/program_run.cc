@@ -93,16 +93,6 @@ Status CudaProgramRun::ReservePinned(DeviceBlock* block, uint64_t bytes) {
   return Status::Ok();
 }
 
-void CudaProgramRun::FreeGraph(const Graph& graph) {
-  shared_->device->FreeGraph(graph.id);
-  shared_->counters->graphs.fetch_sub(1, std::memory_order_relaxed);
-}
-
-void CudaProgramRun::FreeGraphs() {
-  for (const auto& [key, graph] : graphs_) FreeGraph(graph);
-  graphs_.clear();
-}
-
 uint64_t CudaProgramRun::HeldBytes() const {
   const uint64_t holders = shared_->holders.load(std::memory_order_relaxed);
   if (needed_bytes_.load(std::memory_order_relaxed) == 0 || holders == 0) return 0;
@@ -111,19 +101,11 @@ uint64_t CudaProgramRun::HeldBytes() const {
 
 uint64_t CudaProgramRun::Release() {
   const WaitingLock lock(&shared_->mutex);
-  FreeGraphs();
+  graphs_.Clear();
   input_ = DeviceBlock();
   results_ = DeviceBlock();
-  uint64_t released = 0;
   reserved_ = {};
-  shared_->SetNeed(0, &needed_bytes_);
-  // Where the others need less than there is, the next of them makes a smaller set.
-  const uint64_t most = shared_->needs.empty() ? 0 : *shared_->needs.rbegin();
-  if (most < shared_->activations.bytes()) {
-    released = shared_->activations.bytes();
-    (void)shared_->Reallocate(0);
-  }
-  return released;
+  return shared_->Drop(&needed_bytes_);
 }
 
 uint64_t CudaProgramRun::WriteInput(const LoweringPlan& plan, const Bucket& bucket,
@@ -167,60 +149,6 @@ uint64_t CudaProgramRun::WriteInput(const LoweringPlan& plan, const Bucket& buck
   return layout.bytes;
 }
 
-Status CudaProgramRun::Capture(const Lowered& lowered, Graph* graph) {
-  PENSTOCK_RETURN_IF_ERROR(shared_->device->BeginCapture());
-  Status status;
-  for (const KernelLaunch& launch : lowered.launches) {
-    status = shared_->device->Launch(launch);
-    if (!status.ok()) break;
-  }
-  auto captured = shared_->device->EndCapture();
-  PENSTOCK_RETURN_IF_ERROR(captured.status());
-  if (!status.ok()) {
-    shared_->device->FreeGraph(*captured);
-    return status;
-  }
-  graph->id = *captured;
-  graph->generation = shared_->generation;
-  graph->result = lowered.result;
-  return Status::Ok();
-}
-
-Expected<CudaProgramRun::Kernels> CudaProgramRun::KernelsOf(size_t index, const Bucket& bucket) {
-  const auto lower = [&] { return Lower(plans_[index], bucket, shared_->activations.data()); };
-  if (!options_.graphs) return Kernels{lower()};
-  const std::pair key(index, bucket);
-  auto found = graphs_.find(key);
-  if (found != graphs_.end() && found->second.generation != shared_->generation) {
-    FreeGraphs();
-    found = graphs_.end();
-  }
-  if (found == graphs_.end()) {
-    if (graphs_.size() >= std::max<size_t>(1, options_.graphs_max)) {
-      const auto oldest = std::min_element(
-          graphs_.begin(), graphs_.end(),
-          [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
-      FreeGraph(oldest->second);
-      graphs_.erase(oldest);
-    }
-    Graph graph;
-    PENSTOCK_RETURN_IF_ERROR(Capture(lower(), &graph));
-    found = graphs_.emplace(key, graph).first;
-    shared_->counters->captures.fetch_add(1, std::memory_order_relaxed);
-    shared_->counters->graphs.fetch_add(1, std::memory_order_relaxed);
-  }
-  found->second.used = runs_;
-  return Kernels{{{}, found->second.result}, &found->second};
-}
-
-Status CudaProgramRun::Put(const Kernels& kernels) {
-  if (kernels.graph != nullptr) return shared_->device->Replay(kernels.graph->id);
-  for (const KernelLaunch& launch : kernels.lowered.launches) {
-    PENSTOCK_RETURN_IF_ERROR(shared_->device->Launch(launch));
-  }
-  return Status::Ok();
-}
-
 Status CudaProgramRun::Run(size_t index, const program::PackedBatch& batch,
                            std::span<float* const> sinks) {
   const LoweringPlan& plan = plans_[index];
@@ -236,19 +164,21 @@ Status CudaProgramRun::Run(size_t index, const program::PackedBatch& batch,
       PENSTOCK_RETURN_IF_ERROR(ReserveLocked(bucket));
       PENSTOCK_RETURN_IF_ERROR(ReservePinned(
           &results_, bytes_of(static_cast<size_t>(tokens ? bucket.tokens : bucket.sequences))));
-      ++runs_;
       std::byte* const activations = shared_->activations.data();
       const uint64_t bytes = WriteInput(plan, bucket, batch);
       Device* const device = shared_->device;
       // Captured before the time begins.
-      PENSTOCK_ASSIGN_OR_RETURN(const Kernels kernels, KernelsOf(index, bucket));
+      const GraphCache::Key key = {static_cast<int32_t>(index), bucket.tokens, bucket.sequences};
+      PENSTOCK_ASSIGN_OR_RETURN(
+          const GraphCache::Kernels kernels,
+          graphs_.Get(key, shared_->generation, [&] { return Lower(plan, bucket, activations); }));
       PENSTOCK_RETURN_IF_ERROR(device->Record(begun_));
       const uint64_t bytes_out = bytes_of(tokens ? batch.tokens() : batch.sequences());
       PENSTOCK_RETURN_IF_ERROR(device->CopyIn(activations, input_.data(), bytes));
-      Status put = Put(kernels);
+      Status put = graphs_.Put(kernels);
       if (put.ok()) {
-        put = device->CopyOut(
-            results_.data(), reinterpret_cast<const std::byte*>(kernels.lowered.result), bytes_out);
+        put = device->CopyOut(results_.data(), reinterpret_cast<const std::byte*>(kernels.result()),
+                              bytes_out);
       }
       PENSTOCK_RETURN_IF_ERROR(device->Record(done_));
       if (!put.ok()) {

@@ -2,27 +2,20 @@
 //
 // Run copies a batch into pinned memory, puts a copy, the program's kernels and a copy of the
 // result into the stream, and waits outside the mutex: meanwhile other runs put theirs behind it.
-// Kernels are captured into a graph when their bucket is first met, and replayed from then on.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
+#include "cuda/graph_cache.h"
 #include "cuda/lowering.h"
 #include "cuda/weights.h"
 #include "program/program_run.h"
 
 namespace penstock::cuda {
-
-struct RunOptions {
-  bool graphs = true;      // else kernels are launched one by one; results are the same to the bit
-  size_t graphs_max = 64;  // of each run; the one that was not used for longest goes
-};
 
 class CudaProgramRun final : public program::ProgramRun {
  public:
@@ -42,44 +35,25 @@ class CudaProgramRun final : public program::ProgramRun {
              std::span<float* const> sinks) override;
 
  private:
-  struct Graph {
-    GraphId id{};
-    uint64_t generation = 0;
-    const float* result = nullptr;
-    uint64_t used = 0;  // run that used it last
-  };
-
   CudaProgramRun(SharedDevice* shared, const RunOptions& options)
-      : shared_(shared), options_(options) {}
+      : shared_(shared), graphs_(shared, options) {}
 
   // All under the mutex of the device.
   Status ReserveLocked(const Bucket& wanted);
   Status ReservePinned(DeviceBlock* block, uint64_t bytes);
-  // The kernels of a program: launches, or what they were captured into.
-  struct Kernels {
-    Lowered lowered;
-    const Graph* graph = nullptr;
-  };
-  Expected<Kernels> KernelsOf(size_t index, const Bucket& bucket);
-  Status Put(const Kernels& kernels);
-  Status Capture(const Lowered& lowered, Graph* graph);
   // The batch as it is copied to the device; returns the bytes.
   uint64_t WriteInput(const LoweringPlan& plan, const Bucket& bucket,
                       const program::PackedBatch& batch);
   Status MakeEvents();
-  void FreeGraph(const Graph& graph);
-  void FreeGraphs();
 
   SharedDevice* const shared_;
-  const RunOptions options_;
   std::vector<LoweringPlan> plans_;
-  std::map<std::pair<size_t, Bucket>, Graph> graphs_;
+  GraphCache graphs_;
   DeviceBlock input_, results_;  // pinned
   EventId begun_{}, done_{};     // the device's time of a batch is between them
   bool has_begun_ = false, has_done_ = false;
   Bucket reserved_;                        // what there is room for ...
   std::atomic<uint64_t> needed_bytes_{0};  // ... in a set of this size; 0: it holds none
-  uint64_t runs_ = 0;
   double seconds_ = 0;
 };
 

@@ -165,10 +165,11 @@ TEST_F(CudaRunTest, RunsShareOneSetOfActivations) {
   EXPECT_EQ(run_->Release(), 0u);
   EXPECT_GT(other->Release(), 0u);
   EXPECT_EQ(device_->graphs(), 0u);
-  // The run that needed the most leaves, and the other makes a smaller set.
+  // The run that needed the most leaves, and the other has a smaller set at once.
   ASSERT_TRUE(other->Reserve(1000, 4).ok());
   EXPECT_EQ(Run({20, 3}), want);
-  EXPECT_EQ(other->Release(), other->BytesFor(1000, 4));
+  EXPECT_EQ(other->Release(), other->BytesFor(1000, 4) - run_->BytesFor(23, 2));
+  EXPECT_EQ(run_->HeldBytes(), run_->BytesFor(23, 2));
   EXPECT_EQ(Run({20, 3}), want);
   EXPECT_EQ(run_->HeldBytes(), run_->BytesFor(23, 2));
   // One of two that need the same leaves: nothing changes for the other.
@@ -305,12 +306,10 @@ TEST_F(CudaRunTest, RefusesWhatItDoesNotRun) {
   const program::LinearRows rows{program::ViewOf(weight, 8), {}};
   EXPECT_EQ(backend_->Pack({&rows, 1}, {.dtype = DType::kI8}).status().code(),
             StatusCode::kUnsupported);
-  EXPECT_EQ(backend_->Pack({&rows, 1}, {.as_stored = true}).status().code(),
-            StatusCode::kUnsupported);
-  std::get<program::EmbedOp>(program_.ops[0]).scale = 2;
+  program_.ops[0] = program::PicksOp();
   const auto made = backend_->Prepare(program_);
   EXPECT_EQ(made.status().code(), StatusCode::kUnsupported);
-  EXPECT_EQ(made.status().message(), "op 0 (embed): the GPU does not run a scale");
+  EXPECT_EQ(made.status().message(), "op 0 (picks): the GPU does not run picked rows");
 }
 
 }  // namespace

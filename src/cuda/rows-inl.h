@@ -57,7 +57,8 @@ struct RowValues {
 };
 
 SIMT_FN void NormRow(const NormArgs& a, int row) {
-  const RowValues x(a.x + static_cast<int64_t>(row) * a.width, a.width);
+  const int64_t from = a.picks == nullptr ? row : a.picks[row];
+  const RowValues x(a.x + from * a.width, a.width);
   float mean = 0, factor = 1;
   if (a.gamma != nullptr) {
     const float count = static_cast<float>(a.width);
@@ -65,13 +66,29 @@ SIMT_FN void NormRow(const NormArgs& a, int row) {
     const float square = x.Sum([&](float value) { return (value - mean) * (value - mean); });
     factor = simt::Rsqrt(simt::Divide(square, count) + a.epsilon);
   }
-  float* const y = a.y == nullptr ? nullptr : a.y + static_cast<int64_t>(row) * a.width;
-  uint16_t* const y16 = a.y16 == nullptr ? nullptr : a.y16 + static_cast<int64_t>(row) * a.stride16;
-  x.Each([&](int i, float value) {
+  const int64_t first = static_cast<int64_t>(row) * a.width;
+  const auto result = [&](int i, float value) {
     if (a.gamma != nullptr) value = (value - mean) * factor * a.gamma[i];
     if (a.beta != nullptr) value += a.beta[i];
+    return a.residual == nullptr ? value : simt::Fma(a.factor, value, a.residual[first + i]);
+  };
+  float scale = 1;
+  if (a.scales != nullptr) {
+    float largest = 0;
+    x.Each([&](int i, float value) {
+      value = result(i, value);
+      largest = simt::Max(largest, value < 0 ? -value : value);
+    });
+    const OperandScale scales = OperandScaleOf(simt::WarpMax(largest));
+    scale = scales.factor;
+    if (simt::Lane() == 0) a.scales[row] = scales.inverse;
+  }
+  float* const y = a.y == nullptr ? nullptr : a.y + first;
+  uint16_t* const y16 = a.y16 == nullptr ? nullptr : a.y16 + static_cast<int64_t>(row) * a.stride16;
+  x.Each([&](int i, float value) {
+    value = result(i, value);
     if (y != nullptr) y[i] = value;
-    if (y16 != nullptr) y16[i] = Operand16(value, a.half);
+    if (y16 != nullptr) y16[i] = Operand16(value * scale, a.half);
   });
   if (y16 == nullptr) return;
   for (int i = a.width + simt::Lane(); i < a.stride16; i += 32) y16[i] = 0;
@@ -86,6 +103,18 @@ struct RowsNorm : RowKernel {
 };
 
 struct RowsEmbed : RowKernel {
+  // A word's value in the matrix in pieces (gemm_mma-inl.h).
+  static SIMT_FN float PieceValue(const EmbedArgs& a, int row, int column) {
+    const int id = a.ids[row], feature = id % 16;
+    const int pieces_k = (a.norm.width + 63) / 64;
+    const int64_t piece = static_cast<int64_t>(id / 16) * pieces_k + column / 64;
+    const uint16_t operand =
+        a.pieces[piece * 1024 + feature * 64 + (column % 64 / 8 ^ feature % 8) * 8 + column % 8];
+    const float value =
+        a.half ? simt::HalfToFloat(operand) : simt::FloatOf(static_cast<uint32_t>(operand) << 16);
+    return a.scales == nullptr ? value : value * a.scales[id];
+  }
+
   static SIMT_FN void Run(const EmbedArgs& a) {
     simt::LaunchDependents();
     simt::WaitForPrerequisites();
@@ -95,9 +124,9 @@ struct RowsEmbed : RowKernel {
       return table + static_cast<int64_t>(index == nullptr ? 0 : index[row]) * width;
     };
     auto* const y = const_cast<float*>(a.norm.x) + static_cast<int64_t>(row) * width;
-    const float* const word = at(a.words, a.ids);
     for (int i = simt::Lane(); i < width; i += 32) {
-      float value = word[i];
+      float value = a.pieces != nullptr ? PieceValue(a, row, i) : at(a.words, a.ids)[i];
+      value *= a.factor;
       if (a.kinds != nullptr) value += at(a.kinds, a.types)[i];
       if (a.places != nullptr) value += at(a.places, a.positions)[i];
       y[i] = value;

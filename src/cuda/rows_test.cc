@@ -100,8 +100,14 @@ TEST_F(RowsTest, EmbedsAndNorms) {
                    .rows = &rows,
                    .width = kWidth,
                    .epsilon = 1e-12F};
-  Run<RowsEmbed>(kRows, EmbedArgs{ids.data(), positions.data(), types.data(), words.data(),
-                                  places.data(), kinds.data(), norm});
+  Run<RowsEmbed>(kRows, EmbedArgs{.ids = ids.data(),
+                                  .positions = positions.data(),
+                                  .types = types.data(),
+                                  .words = words.data(),
+                                  .places = places.data(),
+                                  .kinds = kinds.data(),
+                                  .factor = 1,
+                                  .norm = norm});
   EXPECT_EQ(x, want);
   std::vector<float> alone(x.size());
   norm.y = alone.data();

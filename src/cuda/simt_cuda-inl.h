@@ -287,6 +287,11 @@ SIMT_FN uint32_t PackBf16(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
   return two;
 }
+SIMT_FN float HalfToFloat(uint16_t half) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+  return value;
+}
 SIMT_FN uint32_t PackHalf(float low, float high) {
   uint32_t two;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));

@@ -12,6 +12,7 @@
 #include "cuda/emulator.h"
 #include "cuda/mma_model.h"
 #include "cuda/race_hooks.h"
+#include "numbers/dtype.h"
 
 #define SIMT_FN inline
 #define SIMT_KERNEL inline
@@ -361,6 +362,8 @@ SIMT_FN uint32_t PackBf16(float low, float high) {
   };
   return round(low) | round(high) << 16;
 }
+// Exact.
+SIMT_FN float HalfToFloat(uint16_t half) { return numbers::HalfToFloat(half); }
 SIMT_FN uint32_t PackHalf(float low, float high) {
   const auto round = [](float value) -> uint32_t {
     const uint32_t bits = BitsOf(value), sign = bits >> 16 & 0x8000;

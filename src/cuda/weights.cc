@@ -1,6 +1,7 @@
 #include "cuda/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "common/int_math.h"
@@ -14,14 +15,22 @@ uint64_t DeviceLinear::WeightBytes(int64_t in, int64_t out, numbers::DType dtype
   return RoundUp(features, 16) * RoundUp(k, 64) * sizeof(uint16_t);
 }
 
-void WritePieces(std::span<const float> rows, size_t k, bool half, uint16_t* to) {
+void WritePieces(std::span<const float> rows, size_t k, bool half, uint16_t* to, float* scales) {
   const size_t padded = RoundUp(k, 64);
   std::fill_n(to, 16 * padded, uint16_t{0});
   for (size_t r = 0; r < rows.size() / k; ++r) {
     const float* const row = rows.data() + r * k;
+    float factor = 1;
+    if (scales != nullptr) {
+      float largest = 0;
+      for (size_t at = 0; at < k; ++at) largest = std::max(largest, std::fabs(row[at]));
+      const OperandScale scale = OperandScaleOf(largest);
+      factor = scale.factor;
+      scales[r] = scale.inverse;
+    }
     for (size_t at = 0; at < k; ++at) {
       const size_t place = at / 64 * 1024 + r * 64 + (at % 64 / 8 ^ r % 8) * 8 + at % 8;
-      to[place] = static_cast<uint16_t>(PackOperands(row[at], 0, half));
+      to[place] = static_cast<uint16_t>(PackOperands(row[at] * factor, 0, half));
     }
   }
 }
@@ -31,6 +40,15 @@ void SharedDevice::SetNeed(uint64_t bytes, std::atomic<uint64_t>* of_run) {
   const uint64_t before = of_run->exchange(bytes, std::memory_order_relaxed);
   if (before > 0) needs.erase(needs.find(before));
   holders.store(needs.size(), std::memory_order_relaxed);
+}
+
+uint64_t SharedDevice::Drop(std::atomic<uint64_t>* of_run) {
+  SetNeed(0, of_run);
+  const uint64_t before = activations.bytes();
+  const uint64_t most = needs.empty() ? 0 : *needs.rbegin();
+  // Where it fails, the next run allocates.
+  if (most < before) (void)Reallocate(most);
+  return before - activations.bytes();
 }
 
 Status SharedDevice::Reallocate(uint64_t bytes) {

@@ -1,7 +1,8 @@
 // Tables and matrices in a device's memory, and the way there through pinned memory.
 //
 // A matrix in f32 lies row by row. One of 16-bit operands lies in pieces of 16 features by 64 of k
-// (gemm_mma-inl.h), padded with zeros to whole pieces.
+// (gemm_mma-inl.h), padded with zeros to whole pieces; f16 of programs with a cache with a power of
+// two for each row.
 #pragma once
 
 #include <atomic>
@@ -34,6 +35,9 @@ struct SharedDevice {
 
   // Changes what a run needs, 0 at first and at last. Throws std::bad_alloc without effect.
   void SetNeed(uint64_t bytes, std::atomic<uint64_t>* of_run);
+  // The run needs none of the set any more, which shrinks to what the others need. Returns the bytes
+  // given back.
+  uint64_t Drop(std::atomic<uint64_t>* of_run);
   // Another set, of that size, or none. What runs is waited for.
   Status Reallocate(uint64_t bytes);
 };
@@ -50,12 +54,14 @@ class DeviceTable final : public program::Table {
 
 class DeviceLinear final : public program::PackedLinear {
  public:
-  DeviceLinear(int32_t in, int32_t out, numbers::DType dtype, DeviceBlock weights, DeviceBlock bias)
+  DeviceLinear(int32_t in, int32_t out, numbers::DType dtype, DeviceBlock weights, DeviceBlock bias,
+               DeviceBlock scales)
       : program::PackedLinear(in, out, dtype),
         weights_(std::move(weights)),
-        bias_(std::move(bias)) {}
+        bias_(std::move(bias)),
+        scales_(std::move(scales)) {}
 
-  uint64_t bytes() const override { return weights_.bytes() + bias_.bytes(); }
+  uint64_t bytes() const override { return weights_.bytes() + bias_.bytes() + scales_.bytes(); }
   // Bytes of the weights alone.
   static uint64_t WeightBytes(int64_t in, int64_t out, numbers::DType dtype);
 
@@ -63,14 +69,24 @@ class DeviceLinear final : public program::PackedLinear {
   const uint16_t* pieces() const { return reinterpret_cast<const uint16_t*>(weights_.data()); }
   // Null: none.
   const float* bias() const { return reinterpret_cast<const float*>(bias_.data()); }
+  // By which the pieces of each row are divided; null: they are not.
+  const float* scales() const { return reinterpret_cast<const float*>(scales_.data()); }
 
  private:
   DeviceBlock weights_;
   DeviceBlock bias_;
+  DeviceBlock scales_;
 };
 
+// Whether rows of a matrix are scaled for the range of f16 (OperandScaleOf): of programs with a
+// cache, whose values have no known bounds.
+inline bool IsScaled(const program::PackOptions& options) {
+  return options.as_stored && options.dtype == numbers::DType::kF16;
+}
+
 // Rows of 16 features, [count, k] with count <= 16, as their pieces: RoundUp(k, 64) * 16 operands.
-void WritePieces(std::span<const float> rows, size_t k, bool half, uint16_t* to);
+// `scales`: where those of the rows go; null: they are not scaled.
+void WritePieces(std::span<const float> rows, size_t k, bool half, uint16_t* to, float* scales);
 
 // Copies to the device through two halves of pinned memory: one is filled while the other is on
 // its way. The halves are kept, since pinning takes milliseconds. Any thread; one copies at a time.

@@ -119,6 +119,7 @@ Status LoadDecoderParts(const EncoderEngineOptions& options, program::Backend* b
       const families::DecoderFiles files,
       families::DecoderFiles::Open(folder.path, families::DecoderUse::kEmbed));
   generate::TextModelOptions memory;
+  memory.dtype = options.dtype;
   memory.cache_type =
       options.dtype == numbers::DType::kF32 ? numbers::DType::kF32 : numbers::DType::kBf16;
   memory.memory_bytes = options.granted.weights + options.granted.cache;

@@ -19,11 +19,12 @@ constexpr std::chrono::seconds kSharedFor{1};
 
 struct DecoderRunner::Memory {
   Memory(std::unique_ptr<program::ProgramRun> step_run,
-         std::unique_ptr<program::ProgramRun> head_run, int32_t row_count, int32_t blocks,
-         int32_t cached, int32_t context)
+         std::unique_ptr<program::ProgramRun> head_run, int32_t row_count, int32_t sequences,
+         int32_t blocks, int32_t cached, int32_t context)
       : run(std::move(step_run)),
         head(std::move(head_run)),
         rows(row_count),
+        sequences_max(static_cast<size_t>(sequences)),
         cached_max(cached),
         pools(blocks, run->page_blocks()),
         cache(&pools),
@@ -53,6 +54,7 @@ struct DecoderRunner::Memory {
   std::unique_ptr<program::ProgramRun> run;
   std::unique_ptr<program::ProgramRun> head;
   const int32_t rows;  // of a step
+  const size_t sequences_max;
   const int32_t cached_max;
   kv::CachePools pools;
   kv::PrefixCache cache;
@@ -134,6 +136,7 @@ class DecoderRunner::BatchRun {
         ++next_;
         continue;
       }
+      if (pieces_.size() == memory_.sequences_max) break;
       pieces_.reserve(pieces_.size() + 1);  // before the sequence holds anything
       Piece piece;
       piece.index = next_;
@@ -296,13 +299,14 @@ Status DecoderRunner::Prepare(int32_t rows) {
   const auto cached = static_cast<int32_t>(
       std::min<int64_t>(kCachedBytesMax / (token_bytes * kKvBlockTokens), 4 * context_blocks + 64));
   // All layers in one group: what texts hold is gone with their batch, windows or not.
-  // A sequence of the whole context; each row of a step may begin another; and what stays.
-  const int32_t blocks = context_blocks + rows + cached;
+  // A sequence of the whole context, those of a step, and what stays.
+  const int32_t sequences = SequencesOfStep(*backend_, rows);
+  const int32_t blocks = context_blocks + BlocksOfStep(*backend_, rows) + cached;
   options.blocks = {blocks};
   PENSTOCK_ASSIGN_OR_RETURN(auto run, model_->decoder().NewRun(options));
   PENSTOCK_ASSIGN_OR_RETURN(auto head, model_->NewHead());
-  memory_ =
-      std::make_unique<Memory>(std::move(run), std::move(head), rows, blocks, cached, context);
+  memory_ = std::make_unique<Memory>(std::move(run), std::move(head), rows, sequences, blocks,
+                                     cached, context);
   return Status::Ok();
 }
 

@@ -41,6 +41,16 @@ class DecoderRunner final : public program::EncoderRunner {
   static constexpr int32_t kSharedRows = 64;
   // Of keys and values that no sequence uses any more.
   static constexpr int64_t kCachedBytesMax = int64_t{128} << 20;
+  // The most sequences of a step on a device, which allocates all blocks of the cache, used or not.
+  static constexpr int32_t kDeviceSequences = 64;
+  static int32_t SequencesOfStep(const program::Backend& backend, int32_t rows) {
+    return backend.is_host() ? rows : std::min(rows, kDeviceSequences);
+  }
+  // Blocks that they need at most: each ends in one of its own.
+  static int32_t BlocksOfStep(const program::Backend& backend, int32_t rows) {
+    const int32_t whole = backend.is_host() ? 0 : BlocksOfTokens(rows);
+    return whole + SequencesOfStep(backend, rows);
+  }
 
   // `backend` must outlive the runner. cache_type: as PrepareOptions.
   DecoderRunner(std::shared_ptr<const models::EmbeddingDecoder> model,

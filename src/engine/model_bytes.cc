@@ -119,14 +119,24 @@ Expected<ModelNeeds> DecoderNeeds(const families::DecoderFiles& files,
   };
   ModelNeeds needs;
   needs.wanted.weights = model->weight_bytes() + TokenizerBytes(files);
-  needs.wanted.activations =
-      plan.runs * (program::ValueBytes(model->program(), {.sequences = 1, .length = plan.rows}) +
-                   static_cast<uint64_t>(plan.logit_rows) *
-                       static_cast<uint64_t>(files.config.vocab_size) * sizeof(float));
+  program::PrepareOptions steps;
+  steps.cache_type = plan.cache_type;
+  steps.rows = plan.rows;
+  steps.picks = plan.logit_rows > 0 ? plan.logit_rows : plan.rows;
+  PENSTOCK_ASSIGN_OR_RETURN(const uint64_t step_bytes, backend->StepBytes(model->program(), steps));
+  needs.wanted.activations = plan.runs * step_bytes;
   needs.least = needs.wanted;
   needs.wanted.cache = plan.runs * cache(plan.context);
   needs.least.cache = plan.runs * cache(std::min(plan.context, kContextLeast));
   return needs;
+}
+
+// The blocks of a step's sequences, beside those of one of the whole context: a device allocates all.
+uint64_t StepCacheBytes(const families::DecoderFiles& files, const DecoderPlan& plan,
+                        const program::Backend& backend) {
+  const int64_t value_bytes = plan.cache_type == numbers::DType::kF32 ? 4 : 2;
+  return static_cast<uint64_t>(DecoderRunner::BlocksOfStep(backend, plan.rows) * kKvBlockTokens *
+                               families::KvBytesPerToken(files.config, value_bytes));
 }
 
 // A decoder that embeds or scores.
@@ -143,7 +153,10 @@ Expected<ModelNeeds> EmbedderNeeds(const families::ModelFolder& folder,
   plan.runs = static_cast<uint64_t>(options.replicas);
   PENSTOCK_ASSIGN_OR_RETURN(ModelNeeds needs,
                             DecoderNeeds(files, {.dtype = options.dtype}, plan, backend));
-  needs.wanted.cache += plan.runs * static_cast<uint64_t>(DecoderRunner::kCachedBytesMax);
+  uint64_t more = static_cast<uint64_t>(DecoderRunner::kCachedBytesMax);
+  if (!backend->is_host()) more += StepCacheBytes(files, plan, *backend);
+  needs.wanted.cache += plan.runs * more;
+  needs.least.cache += backend->is_host() ? 0 : plan.runs * more;
   return needs;
 }
 

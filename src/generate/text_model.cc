@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "families/decoder_files.h"
 #include "generate/context_bytes.h"
+#include "program/dry_backend.h"
 #include "sample/standard_sampling.h"
 #include "text/gguf_tokenizer.h"
 
@@ -51,6 +52,16 @@ std::vector<std::pair<std::string, std::string>> SpecialTokensOf(
   return tokens;
 }
 
+// What the weights take: on the host as they are stored, elsewhere as that backend packs them.
+Expected<uint64_t> WeightBytes(const families::DecoderFiles& files, const TextModelOptions& options,
+                               const program::Backend& backend) {
+  if (backend.is_host()) return files.store->bytes_total();
+  program::DryBackend dry(&backend);
+  PENSTOCK_ASSIGN_OR_RETURN(const auto model,
+                            models::DecoderModel::Load(files, &dry, {.dtype = options.dtype}));
+  return model->weight_bytes();
+}
+
 }  // namespace
 
 Expected<int32_t> ChooseContext(const families::DecoderFiles& files,
@@ -66,8 +77,8 @@ Expected<int32_t> ChooseContext(const families::DecoderFiles& files,
   const uint64_t available =
       options.memory_bytes > 0 ? options.memory_bytes : backend.AvailableBytes();
   if (available == 0) return static_cast<int32_t>(asked);
-  const double room =
-      share * static_cast<double>(available) - static_cast<double>(files.store->bytes_total());
+  PENSTOCK_ASSIGN_OR_RETURN(const uint64_t weights, WeightBytes(files, options, backend));
+  const double room = share * static_cast<double>(available) - static_cast<double>(weights);
   const ContextBytes bytes(config, options.cache_type);
   const int64_t holds = bytes.Fit(room, asked);
   if (asked <= holds) return static_cast<int32_t>(asked);
@@ -76,8 +87,7 @@ Expected<int32_t> ChooseContext(const families::DecoderFiles& files,
         StatusCode::kResourceExhausted,
         fmt::format("a context of {} tokens takes {:.1f} GB besides {:.1f} GB of weights; memory "
                     "holds {} tokens",
-                    asked, bytes.Of(asked) / 1e9,
-                    static_cast<double>(files.store->bytes_total()) / 1e9, holds),
+                    asked, bytes.Of(asked) / 1e9, static_cast<double>(weights) / 1e9, holds),
         "context");
   }
   const int64_t cut =

@@ -39,6 +39,7 @@ class TinyModel {
   }
 
   const TextModel& model() const { return model_; }
+  void SetCacheType(numbers::DType type) { model_.cache_type = type; }
   // Longrope that changes what the model says: short factors up to `original` tokens.
   static families::RopeScaling Longrope(int32_t original) {
     families::RopeScaling scaling;

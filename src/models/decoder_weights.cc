@@ -119,8 +119,7 @@ class Loader {
   }
 
   numbers::DType TypeOf(numbers::DType stored) const {
-    if (options_.dtype) return *options_.dtype;
-    return numbers::IsBlockType(stored) ? numbers::DType::kI8 : backend_->preferred_dtype();
+    return options_.dtype ? *options_.dtype : backend_->StepDType(stored);
   }
 
   Expected<std::unique_ptr<program::PackedLinear>> Linear(const families::DecoderLinear& linear) {

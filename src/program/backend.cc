@@ -1,5 +1,7 @@
 #include "program/backend.h"
 
+#include "program/program_cost.h"
+
 namespace penstock::program {
 
 int64_t RowsOf(std::span<const LinearRows> parts) {
@@ -24,6 +26,15 @@ Expected<uint64_t> Backend::LinearBytes(std::span<const LinearRows> parts,
   if (parts[0].bias.data != nullptr) bytes += rows * sizeof(float);
   if (options.dtype == numbers::DType::kI8) bytes += rows * 2 * sizeof(float);
   return bytes;
+}
+
+Expected<uint64_t> Backend::StepBytes(const Program& program, const PrepareOptions& options) const {
+  const auto* const picks = FirstOp<PicksOp>(program);
+  const bool logits = picks != nullptr && picks->weight != nullptr;
+  return ValueBytes(program, {.sequences = 1, .length = options.rows}) +
+         (logits ? static_cast<uint64_t>(options.picks) *
+                       static_cast<uint64_t>(picks->weight->out()) * sizeof(float)
+                 : 0);
 }
 
 }  // namespace penstock::program

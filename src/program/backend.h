@@ -89,6 +89,10 @@ class Backend {
   virtual int threads() const { return 1; }
   // kBf16 where this processor multiplies it natively, else kF32.
   virtual numbers::DType preferred_dtype() const { return numbers::DType::kF32; }
+  // What programs with a cache multiply in, of weights that are stored so.
+  virtual numbers::DType StepDType(numbers::DType stored) const {
+    return numbers::IsBlockType(stored) ? numbers::DType::kI8 : preferred_dtype();
+  }
   // Names of what it does to be fast, for PrepareOptions::without.
   virtual std::span<const char* const> optimisations() const { return {}; }
   // Free bytes of the memory that its models lie in; 0: the system does not tell.
@@ -114,6 +118,9 @@ class Backend {
   // default as stored, or a weight, and a bias and a scale a row where there are such.
   virtual Expected<uint64_t> LinearBytes(std::span<const LinearRows> parts,
                                          const PackOptions& options) const;
+  // What a run of a program with a cache takes besides the cache, about; its weights may be those of
+  // a DryBackend. kUnsupported: as Prepare says.
+  virtual Expected<uint64_t> StepBytes(const Program& program, const PrepareOptions& options) const;
   // `programs`, one or more, must pass CheckProgram and outlive the run, which they share: they run
   // one at a time. One with a cache is alone. kUnsupported names the operation that this backend
   // does not run, or the kind of its cache; kInvalidArgument: options that do not fit;

@@ -19,6 +19,9 @@ class DryBackend final : public Backend {
 
   std::string name() const override { return "dry"; }
   numbers::DType preferred_dtype() const override { return preferred_; }
+  numbers::DType StepDType(numbers::DType stored) const override {
+    return of_ != nullptr ? of_->StepDType(stored) : Backend::StepDType(stored);
+  }
   uint64_t AvailableBytes() const override { return 0; }
 
   std::unique_ptr<Table> Keep(int64_t rows, int32_t width, const FillRows& fill) override;

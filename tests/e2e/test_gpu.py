@@ -10,6 +10,7 @@ import pytest
 from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, ROOT, Server, binary, clean_environment
 
 FAKE = pathlib.Path(binary()).resolve().parent / "libfake_cuda_driver.so"
+DECODER = GOLDEN.parent / "decoders" / "llama"
 TEXTS = ["hello world", "a dog in the park", "Voith builds water turbines"]
 
 
@@ -151,7 +152,7 @@ def test_gpu_check_takes_all_its_steps_on_the_emulated_gpu(gpu, tmp_path):
     assert record["dry_run"] and not record["failed"]
     rows = {(row["step"], row["what"]): row["figure"] for row in record["rows"]}
     figures = [row["figure"] for row in record["rows"]]
-    assert "ok: 24 kernels have the bits of the emulator" in figures
+    assert "ok: 33 kernels have the bits of the emulator" in figures
     assert rows["goldens", "a text alone and among others"] == "the same bits"
     assert rows["load", "memory after the model was unloaded, twice"] == "0, 0 MiB"
     assert any(what.startswith("reindex.") for _, what in rows)
@@ -163,7 +164,7 @@ def test_doctor_checks_every_kernel_and_the_types_of_a_gpu(gpu):
     done = penstock("doctor", "--device", "cuda", "--model", GOLDEN / EMBED, "--accuracy-texts", "4", env=environment())
     told = done.stdout.decode()
     assert done.returncode == 0, told
-    assert "24 kernels have the bits of the emulator" in told
+    assert "33 kernels have the bits of the emulator" in told
     assert "f16: cosine mean 0.9999" in told or "f16: cosine mean 1.0" in told
     assert "int8 is not for this model" in told
 
@@ -185,6 +186,38 @@ def test_bench_kernels_times_those_of_a_gpu(gpu, tmp_path):
 def test_what_it_does_not_run_is_refused_by_name(gpu):
     done = penstock("embed", "--device", "cuda", "--dtype", "int8", "--model", GOLDEN / EMBED, env=environment())
     assert done.returncode != 0 and b"the GPU does not multiply in int8" in done.stderr
-    decoder = GOLDEN.parent / "decoders" / "llama"
-    done = penstock("generate", "--device", "cuda", "-m", decoder, "-p", "hello", "-n", "4", env=environment())
-    assert done.returncode != 0 and b"the GPU does not run programs with a cache" in done.stderr
+    kept = ("--cache-type", "int8", "-m", DECODER, "-p", "hello", "-n", "4")
+    done = penstock("generate", "--device", "cuda", *kept, env=environment())
+    assert done.returncode != 0 and b"the GPU does not keep a cache in int8" in done.stderr
+
+
+def written(*arguments):
+    exact = ("--dtype", "f32", "--cache-type", "f32", "--temperature", "0", "-n", "24", "-p", "hello", "-q")
+    done = penstock("generate", "-m", DECODER, *exact, *arguments, env=environment())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_text_in_f32_is_that_of_the_cpu(gpu):
+    assert written("--device", "cuda") == written("--device=cpu") != b""
+
+
+def test_a_server_writes_and_embeds_on_one_gpu(gpu):
+    embedder = GOLDEN.parent / "embedders" / "qwen3_lasttoken"
+    server = Server(
+        *("--model", f"text={DECODER}", "--model", f"embed={embedder}", "--model", f"bert={GOLDEN / EMBED}"),
+        *("--device", "cuda"),
+        env=environment(),
+    )
+    try:
+        ask = {"model": "text", "prompt": "hello", "max_tokens": 8, "temperature": 1, "seed": 7, "logprobs": 3}
+        first, second = (server.post("/v1/completions", ask).json()["choices"][0] for _ in range(2))
+        assert first["text"] == second["text"] and first["logprobs"] == second["logprobs"]
+        for model in ("embed", "bert"):
+            assert server.post("/v1/embeddings", {"model": model, "input": TEXTS}).status_code == 200
+        stats = server.get("/v1/stats").json()
+        assert {model["device"] for model in stats["models"]} == {"cuda"}
+        used = {device["device"]: device["memory_used_bytes"] for device in stats["devices"]}
+        assert used["cuda"] > 0
+    finally:
+        server.stop()

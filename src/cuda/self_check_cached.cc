@@ -1,0 +1,164 @@
+// The self check's cases of kernels of programs with a cache.
+#include <string_view>
+
+#include "cuda/self_check_memory.h"
+
+namespace penstock::cuda {
+namespace {
+
+// Two sequences: one that goes on at position 270, in its second chunk, and one that begins.
+constexpr int kStepRows = 9, kStepPast = 270, kQueryHeads = 4, kKvHeads = 2, kStepHeadSize = 24,
+              kCacheBlocks = 12;
+
+struct Step {
+  const int* rows;
+  const int* positions;
+  const int* sequences;
+  const int* lengths;
+  const int* first;
+  const int* tables;
+};
+Step StepOf(CheckMemory* memory) {
+  return {.rows = memory->Put({kStepRows}),
+          .positions = memory->Put({kStepPast, kStepPast + 1, kStepPast + 2, 0, 1, 2, 3, 4, 5}),
+          .sequences = memory->Put({0, 0, 0, 1, 1, 1, 1, 1, 1}),
+          .lengths = memory->Put({kStepPast + 3, 6}),
+          .first = memory->Put({0, 9}),
+          .tables = memory->Put({4, 2, 9, 0, 1, 11, 10, 7, 6, 5})};
+}
+
+LayerCache CacheOf(KernelId id, const Step& step, CheckMemory* memory) {
+  const std::string_view name = RowOf(id).name;
+  constexpr size_t kValues = size_t{2} * kKvHeads * kCacheTokens * kStepHeadSize;
+  LayerCache cache = {};
+  cache.tables = step.tables;
+  cache.first = step.first;
+  cache.kv_heads = kKvHeads;
+  cache.head_size = kStepHeadSize;
+  if (name.ends_with("_f32")) {
+    cache.blocks =
+        reinterpret_cast<std::byte*>(const_cast<float*>(memory->Floats(kCacheBlocks * kValues, 2)));
+    cache.block_bytes = kValues * sizeof(float);
+  } else {
+    cache.blocks = reinterpret_cast<std::byte*>(
+        memory->Operands(kCacheBlocks * kValues, 2, name.ends_with("_f16")).on_device);
+    cache.block_bytes = kValues * sizeof(uint16_t);
+  }
+  return cache;
+}
+
+std::vector<KernelLaunch> StepHeads(KernelId id, CheckMemory* memory) {
+  const Step step = StepOf(memory);
+  constexpr int kRope = 16;
+  KvHeadsArgs args = {.q = memory->Floats(kStepRows * kQueryHeads * kStepHeadSize, 2),
+                      .k = memory->Floats(kStepRows * kKvHeads * kStepHeadSize, 2),
+                      .v = memory->Floats(kStepRows * kKvHeads * kStepHeadSize, 2),
+                      .rotated = nullptr,
+                      .q_gamma = memory->Floats(kStepHeadSize, 1),
+                      .k_gamma = memory->Floats(kStepHeadSize, 1),
+                      .cos = memory->Floats((kStepPast + 3) * kRope / 2, 1),
+                      .sin = memory->Floats((kStepPast + 3) * kRope / 2, 1),
+                      .long_cos = memory->Floats((kStepPast + 3) * kRope / 2, 1),
+                      .long_sin = memory->Floats((kStepPast + 3) * kRope / 2, 1),
+                      .rows = step.rows,
+                      .positions = step.positions,
+                      .sequences = step.sequences,
+                      .is_long = memory->Put({1, 0}),
+                      .cache = {},
+                      .heads = kQueryHeads,
+                      .rope_size = kRope,
+                      .q_epsilon = 1e-5F,
+                      .k_epsilon = 1e-6F,
+                      .interleaved = false};
+  std::vector<KernelLaunch> launches;
+  for (const bool interleaved : {false, true}) {
+    args.interleaved = interleaved;
+    args.cache = CacheOf(id, step, memory);
+    args.rotated = memory->Room<float>(kStepRows * kQueryHeads * kStepHeadSize).on_device;
+    if (interleaved) args.q_gamma = nullptr;
+    launches.push_back(KernelLaunch::Of(id, BlocksOf(kStepRows, RowOf(id).tile_rows),
+                                        kQueryHeads + kKvHeads, args));
+  }
+  return launches;
+}
+
+PagedShape ShapeOf(const Step& step, CheckMemory* memory) {
+  return {.positions = step.positions,
+          .sequences = step.sequences,
+          .lengths = step.lengths,
+          .parts = memory->Put({0, 2, 4, 6, 7, 8, 9, 10, 11}),
+          .heads = kQueryHeads,
+          .head_size = kStepHeadSize,
+          .window = 0,
+          .causal = true};
+}
+
+std::vector<KernelLaunch> StepAttention(KernelId id, CheckMemory* memory) {
+  const Step step = StepOf(memory);
+  PagedArgs args = {.q = memory->Floats(kStepRows * kQueryHeads * kStepHeadSize, 2),
+                    .y = nullptr,
+                    .tiles = nullptr,
+                    .tile_count = nullptr,
+                    .cache = CacheOf(id, step, memory),
+                    .shape = ShapeOf(step, memory),
+                    .scale = 0.2F,
+                    .soft_cap = 0};
+  std::vector<KernelLaunch> launches;
+  // Causal; with a window, a cap and both directions; by chunks.
+  for (int way = 0; way < 3; ++way) {
+    args.tiles = way < 2 ? memory->Put<PagedTile>({{0, 3, 0, -1}, {3, 4, 1, -1}, {7, 2, 1, -1}})
+                         : memory->Put<PagedTile>({{0, 1, 0, 0}, {0, 1, 0, 1}, {5, 1, 1, 0}});
+    args.tile_count = memory->Put({3});
+    args.shape.window = way == 1 ? 20 : 0;
+    args.shape.causal = way != 1;
+    args.soft_cap = way == 1 ? 5.0F : 0.0F;
+    args.y = memory->Room<float>(12 * kQueryHeads * (kStepHeadSize + 2)).on_device;
+    launches.push_back(KernelLaunch::Of(id, 4, kKvHeads, args));
+  }
+  return launches;
+}
+
+std::vector<KernelLaunch> StepJoin(KernelId id, CheckMemory* memory) {
+  const Step step = StepOf(memory);
+  const PagedJoinArgs args = {
+      .parts = memory->Floats(12 * kQueryHeads * (kStepHeadSize + 2), 2),
+      .y = memory->Room<float>(kStepRows * kQueryHeads * kStepHeadSize).on_device,
+      .rows = step.rows,
+      .shape = ShapeOf(step, memory)};
+  return {KernelLaunch::Of(id, BlocksOf(kStepRows, RowOf(id).tile_rows), kQueryHeads, args)};
+}
+
+// Three picks, of which the second is left as it is. The best one reads sums as the scan leaves
+// them: 1,300 logits, the last block cut short.
+std::vector<KernelLaunch> StepLogits(KernelId id, CheckMemory* memory) {
+  constexpr int kPicks = 3, kVocabulary = 1300, kBlocksOf = 6;
+  constexpr int kFoundBytes = sizeof(BestLogits) + kBlocksOf * sizeof(LogitSums);
+  LogitsArgs args = {.logits = const_cast<float*>(memory->Floats(kPicks * kVocabulary, 9)),
+                     .bad_ids = memory->Room<int>(kPicks * kBlocksOf).on_device,
+                     .found = memory->Room<std::byte>(kPicks * kFoundBytes).on_device,
+                     .wants = memory->Put({1, 0, 1}),
+                     .picks = memory->Put({kPicks}),
+                     .found_bytes = kFoundBytes,
+                     .vocabulary = kVocabulary,
+                     .blocks = kBlocksOf,
+                     .scale = 0.5F,
+                     .soft_cap = 3.0F};
+  constexpr KernelId kScan = KernelId::logits_scan;
+  const KernelLaunch scan =
+      KernelLaunch::Of(kScan, BlocksOf(kBlocksOf, RowOf(kScan).tile_rows), kPicks, args);
+  if (id == kScan) return {scan};
+  return {scan, KernelLaunch::Of(id, kPicks, 1, args)};
+}
+
+}  // namespace
+
+std::vector<KernelLaunch> CachedLaunches(KernelId id, CheckMemory* memory) {
+  const std::string_view name = RowOf(id).name;
+  if (name.starts_with("rows_kv_heads_")) return StepHeads(id, memory);
+  if (name.starts_with("paged_attention_")) return StepAttention(id, memory);
+  if (id == KernelId::paged_join) return StepJoin(id, memory);
+  if (name.starts_with("logits_")) return StepLogits(id, memory);
+  return {};
+}
+
+}  // namespace penstock::cuda
