@@ -242,11 +242,11 @@ fuzz:  ## fuzz targets under clang's sanitizers, FUZZ_SECONDS=20 each (FUZZ=regu
 	tools/run_fuzz.py build-fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --only '$(FUZZ)'
 
 gpu-check: configured  ## every kernel, whole models, load and speed on this machine's GPU; build/gpu-check.md
-	cmake --build $(BUILD) -j $(JOBS) --target penstock cuda_test
+	cmake --build $(BUILD) -j $(JOBS) --target penstock cuda_test devices_test
 	tools/gpu_check.py --build $(BUILD) --json $(BUILD)/gpu-check.json --table $(BUILD)/gpu-check.md
 
 gpu-bundle: configured  ## build/gpu-bundle.tar.gz: gpu-check for a GPU machine without a compiler
-	cmake --build $(BUILD) -j $(JOBS) --target penstock cuda_test
+	cmake --build $(BUILD) -j $(JOBS) --target penstock cuda_test devices_test
 	tools/gpu_bundle.py --build $(BUILD) --out $(BUILD)/gpu-bundle.tar.gz
 
 check-cuda:  ## the kernels of src/cuda compiled for each GPU architecture; needs nvcc (CHANGED=1: if they are new)

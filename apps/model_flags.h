@@ -28,7 +28,7 @@ std::string CheckPerModel(const std::string& flag, const std::string& given, Par
 
 // What --device says.
 inline constexpr char kDeviceHelp[] =
-    "Where the model lies and computes: cpu, cuda or cuda:N (an NVIDIA GPU; encoders only); auto = "
+    "Where the model lies and computes: cpu, cuda or cuda:N (an NVIDIA GPU); auto = "
     "cpu.";
 
 // Adds --device, of one model.

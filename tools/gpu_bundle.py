@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROGRAMS = ("penstock", "cuda_test")
+PROGRAMS = ("penstock", "cuda_test", "devices_test")
 # What comes with the system there: the others would not fit its loader.
 SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|pthread|rt|resolv|stdc\+\+|gcc_s))\.so.*")
 START = """#!/bin/sh
@@ -51,7 +51,8 @@ def fill(folder, build):
         for library in libraries(build / name):
             shutil.copy(library, folder / "lib")
     shutil.copy(ROOT / "tools/gpu_check.py", folder / "tools")
-    shutil.copytree(ROOT / "tests/golden/models", folder / "tests/golden/models")
+    for data in ("models", "decoders"):
+        shutil.copytree(ROOT / "tests/golden" / data, folder / "tests/golden" / data)
     write_script(folder / "check", CHECK)
 
 

@@ -31,6 +31,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests/golden/models"
 SMALL = GOLDEN / "bert_mean_normalize"
+DECODER = ROOT / "tests/golden/decoders/llama"
 STEP_SECONDS_MAX = 600
 COSINE_MIN = 0.9999
 # Words of made texts, without the two special tokens.
@@ -108,6 +109,44 @@ class Check:
             raise Failure("a text has other bits alone than in a batch")
         self.say("a text alone and among others", "the same bits")
         self.say("cosine to the CPU's f32, least of 24", f"{self.least_cosine(together, self.embed(texts, 'cpu')):.6f}")
+
+    def text(self):
+        """Decoders: the reference's tokens in f32, and the same text alone and among others."""
+        which = "All/CudaGoldenDecoder.*"
+        if self.options.dry_run:
+            which = "All/CudaGoldenDecoder.*/qwen3"
+        tests = self.options.build / "devices_test"
+        told = self.run(tests, f"--gtest_filter={which}", "--gtest_brief=1", PENSTOCK_TEST_DEVICE="cuda")
+        self.say("decoders against their references", told.strip().splitlines()[-1])
+        told = self.run(self.program, "doctor", "--device", "cuda", "--model", DECODER)
+        for line in told.splitlines():
+            verdict, check, text = (*line.split(maxsplit=2), "", "")[:3]
+            if check in ("answers", "batch", "finite"):
+                self.say(f"doctor, {check}", f"{verdict}: {text.strip()}")
+        exact = ("--dtype", "f32", "--cache-type", "f32", "--temperature", "0", "-n", "24", "-q")
+        texts = [
+            self.run(self.program, "generate", "-m", DECODER, "--device", device, *exact, "-p", "water")
+            for device in ("cuda", "cpu")
+        ]
+        if texts[0] != texts[1]:
+            raise Failure(f"f32 writes another text than the CPU: {texts}")
+        self.say("text in f32", "that of the CPU")
+
+    def decode(self):
+        """Tokens a second, each optimisation off in turn."""
+        models = {
+            f"{shape}.{kind}": ("--shape", shape, "--type", kind, "--prompt=512", "--prompt=8192")
+            for shape, kind in (("qwen3-0.6b", "bf16"), ("llama3.2-1b", "bf16"), ("llama-1b", "q4_k_m"))
+        }
+        if self.options.dry_run:
+            models = {"small": ("--model", DECODER, "--prompt=8", "--depth=0", "--tokens=2", "--rounds=1")}
+        for name, flags in models.items():
+            records = self.scratch / f"decode-{name}.json"
+            self.run(
+                *(self.program, "bench", "generate", "--device", "cuda", "--name", name, "--tuning"),
+                *("--json", records, *flags),
+            )
+            self.say_records(records)
 
     def sanitizer(self):
         """NVIDIA's compute-sanitizer, where it is installed."""
@@ -401,7 +440,7 @@ def write_bert(folder, width, layers, inner):
                 file.write((table[turn:] + table[:turn])[: min(len(table), size - first)])
 
 
-STEPS = ("device", "kernels", "goldens", "sanitizer", "load", "times", "speed", "reindex", "server")
+STEPS = ("device", "kernels", "goldens", "text", "sanitizer", "load", "times", "speed", "decode", "reindex", "server")
 
 
 def write_table(path, rows, dry_run):

@@ -23,6 +23,7 @@
 #include "load/clock_units.h"
 #include "load/latency.h"
 #include "load/table.h"
+#include "metrics/process_stats.h"
 #include "models/decoder.h"
 #include "program/program_cost.h"
 #include "sample/sampler.h"
@@ -64,6 +65,12 @@ class Limits {
     }
   }
 
+  // Those of a device apart from the host.
+  void Take(const program::PeakRates& rates) {
+    read_rate_ = rates.bytes_per_s;
+    for (double& peak : peaks_) peak = rates.operations_per_s;
+  }
+
   double read_rate() const { return read_rate_; }
   double peak(numbers::DType dtype) const { return peaks_[static_cast<size_t>(dtype)]; }
 
@@ -89,6 +96,8 @@ struct Decode {
   double seconds = std::numeric_limits<double>::max();  // of a round's tokens
   std::vector<program::StageTime> profile;              // of all rounds
   double all_s = 0;                                     // of all rounds, choice of tokens included
+  double device_s = 0;                                  // of a device, of all rounds
+  double processor_s = 0;                               // of the host's processors, of all rounds
 };
 
 // One model, one text at a time.
@@ -115,14 +124,15 @@ class GenerateSpeedBench {
 
   // Rounds of everything in turns.
   Status Measure(Limits* limits) {
+    if (!backend_->is_host()) limits->Take(backend_->peak_rates());
     StepProgress progress({.steps = options_.rounds, .in_log = false});
     for (int round = 0; round < options_.rounds; ++round) {
       progress.Next("round");
-      limits->Measure();
+      if (backend_->is_host()) limits->Measure();
       for (Prefill& one : prefills_) PENSTOCK_RETURN_IF_ERROR(MeasurePrefill(&one));
       for (Decode& one : decodes_) PENSTOCK_RETURN_IF_ERROR(MeasureDecode(run_.get(), &one));
     }
-    limits->Measure();
+    if (backend_->is_host()) limits->Measure();
     return Status::Ok();
   }
 
@@ -147,14 +157,15 @@ class GenerateSpeedBench {
   }
 
   void Report(const Limits& limits, load::BenchRecords* records) const {
-    fmt::print(
-        "{} | {:.1f} GB of weights | reads {:.1f} GB/s, int8 peak {:.0f} GOP/s, bf16 {:.0f}\n",
-        backend_->name(), static_cast<double>(model_->weight_bytes()) / 1e9,
-        limits.read_rate() / 1e9, limits.peak(numbers::DType::kI8) / 1e9,
-        limits.peak(numbers::DType::kBf16) / 1e9);
+    const double int8 = limits.peak(numbers::DType::kI8) / 1e9;
+    const double bf16 = limits.peak(numbers::DType::kBf16) / 1e9;
+    fmt::print("{} | {:.1f} GB of weights | reads {:.1f} GB/s, {}\n", backend_->name(),
+               static_cast<double>(model_->weight_bytes()) / 1e9, limits.read_rate() / 1e9,
+               backend_->is_host() ? fmt::format("int8 peak {:.0f} GOP/s, bf16 {:.0f}", int8, bf16)
+                                   : fmt::format("peak {:.0f} GOP/s", bf16));
     ReportPrefills(limits, records);
     ReportDecodes(limits, records);
-    ReportStages(records);
+    if (backend_->is_host()) ReportStages(records);
   }
 
  private:
@@ -243,6 +254,7 @@ class GenerateSpeedBench {
     const int depth = std::max(one->depth, 1);
     PENSTOCK_RETURN_IF_ERROR(RunPrompt(run, depth, program::PickWant::kBest));
     (void)run->TakeProfile();
+    const double processor_before = metrics::ProcessorSeconds();
     const auto begin = SteadyClock::now();
     auto last = begin;
     sample::SampledToken token;
@@ -252,6 +264,7 @@ class GenerateSpeedBench {
       sampler.Accept(token.id);
       PENSTOCK_RETURN_IF_ERROR(
           Step(run, {&token.id, 1}, depth + i, true, program::PickWant::kBest));
+      one->device_s += run->device_seconds();
       const auto now = SteadyClock::now();
       one->tokens.Add(std::chrono::duration<double>(now - last).count() * 1e3);
       last = now;
@@ -259,6 +272,7 @@ class GenerateSpeedBench {
     const double seconds = load::SecondsSince(begin);
     one->seconds = std::min(one->seconds, seconds);
     one->all_s += seconds;
+    one->processor_s += metrics::ProcessorSeconds() - processor_before;
     AddProfile(run->TakeProfile(), &one->profile);
     return Status::Ok();
   }
@@ -282,24 +296,35 @@ class GenerateSpeedBench {
   }
 
   void ReportPrefills(const Limits& limits, load::BenchRecords* records) const {
-    load::BenchTable table({"prompt", "tokens/s", "ms", "GOP/s", "of int8 peak", "of bf16 peak"});
+    std::vector<std::string> columns = {"prompt", "tokens/s", "ms", "GOP/s"};
+    if (backend_->is_host()) {
+      columns.insert(columns.end(), {"of int8 peak", "of bf16 peak"});
+    } else {
+      columns.push_back("of peak");
+    }
+    load::BenchTable table(columns);
     for (const Prefill& one : prefills_) {
       const double operations = program::CostOf(model_->program(), {1, one.tokens}).operations;
       const double rate = operations / one.seconds;
       const std::string prefix = fmt::format("generate.prefill{}.{}", one.tokens, name_);
       records->Add(prefix + ".tokens_per_s", one.tokens / one.seconds, "1/s");
       records->Add(prefix + ".percent_of_peak", 100 * rate / limits.peak(numbers::DType::kI8), "%");
-      table.AddRow({std::to_string(one.tokens), load::ShortNumber(one.tokens / one.seconds),
-                    load::ShortNumber(one.seconds * 1e3), load::ShortNumber(rate / 1e9),
-                    fmt::format("{:.3f}", rate / limits.peak(numbers::DType::kI8)),
-                    fmt::format("{:.3f}", rate / limits.peak(numbers::DType::kBf16))});
+      std::vector<std::string> row = {
+          std::to_string(one.tokens), load::ShortNumber(one.tokens / one.seconds),
+          load::ShortNumber(one.seconds * 1e3), load::ShortNumber(rate / 1e9)};
+      if (backend_->is_host()) {
+        row.push_back(fmt::format("{:.3f}", rate / limits.peak(numbers::DType::kI8)));
+      }
+      row.push_back(fmt::format("{:.3f}", rate / limits.peak(numbers::DType::kBf16)));
+      table.AddRow(row);
     }
     table.Print();
     std::puts("");
   }
 
   void ReportDecodes(const Limits& limits, load::BenchRecords* records) const {
-    load::BenchTable table({"decode at", "tokens/s", "p50 ms", "p95", "p99", "GB/s", "of reads"});
+    load::BenchTable table({"decode at", "tokens/s", "p50 ms", "p95", "p99", "GB/s", "of reads",
+                            "processor", "device"});
     for (const Decode& one : decodes_) {
       const double per_second = options_.tokens / one.seconds;
       const double bytes_rate = ProgramBytes(one.depth) * per_second;
@@ -308,12 +333,18 @@ class GenerateSpeedBench {
       records->Add(prefix + ".tokens_per_s", per_second, "1/s", row);
       records->Add(prefix + ".percent_of_bandwidth", 100 * bytes_rate / limits.read_rate(), "%",
                    row);
+      records->Add(prefix + ".processor_percent", 100 * one.processor_s / one.all_s, "%", row);
+      if (!backend_->is_host()) {
+        records->Add(prefix + ".device_percent", 100 * one.device_s / one.all_s, "%", row);
+      }
       table.AddRow({std::to_string(one.depth), load::ShortNumber(per_second),
                     load::ShortNumber(one.tokens.PercentileMs(0.5)),
                     load::ShortNumber(one.tokens.PercentileMs(0.95)),
                     load::ShortNumber(one.tokens.PercentileMs(0.99)),
                     load::ShortNumber(bytes_rate / 1e9),
-                    fmt::format("{:.3f}", bytes_rate / limits.read_rate())});
+                    fmt::format("{:.3f}", bytes_rate / limits.read_rate()),
+                    fmt::format("{:.2f}", one.processor_s / one.all_s),
+                    backend_->is_host() ? "-" : fmt::format("{:.2f}", one.device_s / one.all_s)});
     }
     table.Print();
     std::puts("");

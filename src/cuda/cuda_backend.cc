@@ -8,6 +8,7 @@
 
 #include "common/exception_status.h"
 #include "common/int_math.h"
+#include "cuda/block_weights.h"
 #include "cuda/step_run.h"
 #include "cuda/weights.h"
 
@@ -58,6 +59,10 @@ class CudaBackend final : public program::Backend {
   bool is_host() const override { return false; }
   DType preferred_dtype() const override { return DType::kF16; }
   DType StepDType(DType /*stored*/) const override { return DType::kF16; }
+  std::span<const char* const> optimisations() const override { return kCudaOptimisations; }
+  program::PeakRates peak_rates() const override {
+    return {device_->info().operations_per_s, device_->info().bytes_per_s};
+  }
   uint64_t AvailableBytes() const override { return device_->AvailableBytes(); }
   Status Health() const override { return device_->Health(); }
   std::shared_ptr<const program::DeviceCounters> counters() const override {
@@ -83,9 +88,12 @@ class CudaBackend final : public program::Backend {
     const DType dtype = options.dtype;
     const int64_t rows = program::RowsOf(parts);
     const int64_t columns = parts[0].weight.columns;
-    DeviceBlock weights = ValueOf(Alloc(DeviceLinear::WeightBytes(columns, rows, dtype)));
-    std::vector<float> scales;
-    if (dtype == DType::kF32) {
+    const BlockForm form = FormOf(parts, options);
+    DeviceBlock weights = ValueOf(Alloc(WeightBytes(parts, options)));
+    std::vector<float> scales(IsScaled(options) ? static_cast<size_t>(rows) : 0);
+    if (form != BlockForm::kNone) {
+      CopyBlocks(parts[0].weight, form, weights.data(), scales);
+    } else if (dtype == DType::kF32) {
       Check(staging_.Copy(weights.data(), static_cast<uint64_t>(rows),
                           static_cast<uint64_t>(columns) * sizeof(float),
                           [&](uint64_t first, std::span<std::byte> to) {
@@ -94,7 +102,6 @@ class CudaBackend final : public program::Backend {
                                      reinterpret_cast<float*>(to.data()));
                           }));
     } else {
-      scales.resize(IsScaled(options) ? static_cast<size_t>(rows) : 0);
       CopyPieces(parts, rows, columns, dtype == DType::kF16, weights.data(), scales);
     }
     std::vector<float> bias(parts[0].bias.data == nullptr ? 0 : static_cast<size_t>(rows));
@@ -107,7 +114,7 @@ class CudaBackend final : public program::Backend {
     }
     auto packed = std::make_unique<DeviceLinear>(
         static_cast<int32_t>(columns), static_cast<int32_t>(rows), dtype, std::move(weights),
-        CopyFloats(bias), CopyFloats(scales));
+        CopyFloats(bias), CopyFloats(scales), form);
     CountPacked(packed->bytes());
     return std::unique_ptr<program::PackedLinear>(std::move(packed));
   }
@@ -117,7 +124,7 @@ class CudaBackend final : public program::Backend {
     PENSTOCK_RETURN_IF_ERROR(CheckPacked(options));
     const int64_t rows = program::RowsOf(parts);
     const int vectors = (parts[0].bias.data != nullptr ? 1 : 0) + (IsScaled(options) ? 1 : 0);
-    return DeviceLinear::WeightBytes(parts[0].weight.columns, rows, options.dtype) +
+    return WeightBytes(parts, options) +
            static_cast<uint64_t>(vectors) * static_cast<uint64_t>(rows) * sizeof(float);
   }
 
@@ -144,6 +151,31 @@ class CudaBackend final : public program::Backend {
   }
 
  private:
+  // Blocks stay as they are where programs with a cache multiply them in f16.
+  static BlockForm FormOf(std::span<const program::LinearRows> parts,
+                          const program::PackOptions& options) {
+    const bool keeps = IsScaled(options) && parts.size() == 1;
+    return keeps ? BlockFormOf(parts[0].weight.dtype) : BlockForm::kNone;
+  }
+  static uint64_t WeightBytes(std::span<const program::LinearRows> parts,
+                              const program::PackOptions& options) {
+    const int64_t rows = program::RowsOf(parts), columns = parts[0].weight.columns;
+    const BlockForm form = FormOf(parts, options);
+    if (form != BlockForm::kNone) return BlockBytes(form, rows, columns);
+    return DeviceLinear::WeightBytes(columns, rows, options.dtype);
+  }
+  void CopyBlocks(const program::TensorView& from, BlockForm form, std::byte* to,
+                  std::span<float> scales) {
+    const uint64_t unit = BlockRowBytes(form, from.columns);
+    Check(staging_.Copy(to, CeilDiv(static_cast<size_t>(from.rows), 16), unit,
+                        [&](uint64_t first, std::span<std::byte> memory) {
+                          for (uint64_t i = 0; i < memory.size() / unit; ++i) {
+                            const auto row = static_cast<int64_t>((first + i) * 16);
+                            WriteBlocks(from, row, std::min<int64_t>(16, from.rows - row),
+                                        memory.data() + i * unit, scales.data() + row);
+                          }
+                        }));
+  }
   static Status CheckPacked(const program::PackOptions& options) {
     const DType dtype = options.dtype;
     if (dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBf16) return Status::Ok();

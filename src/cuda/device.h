@@ -37,6 +37,8 @@ struct DeviceInfo {
 struct KernelLaunch {
   KernelId kernel = KernelId::kCount;
   int grid_x = 1, grid_y = 1;
+  // May begin before the kernel before it has ended, where the device can; all kernels wait.
+  bool early = true;
   alignas(alignof(TileMap)) std::array<std::byte, kArgsBytesMax> args{};
 
   template <typename Args>

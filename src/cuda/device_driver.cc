@@ -169,7 +169,7 @@ class DriverDevice final : public Device {
   }
   Status Launch(const KernelLaunch& launch) override {
     const std::lock_guard lock(mutex_);
-    const bool overlap = behind_kernel_ && image_->major >= kMajorOverlaps;
+    const bool overlap = launch.early && behind_kernel_ && image_->major >= kMajorOverlaps;
     PENSTOCK_RETURN_IF_ERROR(Begin());
     const KernelRow& row = RowOf(launch.kernel);
     KernelLaunch one = launch;

@@ -208,7 +208,8 @@ class DeviceImpl final : public EmulatedDevice {
         continue;
       }
       Status status;
-      if (options_.overlaps && !stream_.empty() && stream_.front().to == nullptr) {
+      if (options_.overlaps && !stream_.empty() && stream_.front().to == nullptr &&
+          stream_.front().launch.early) {
         const Task next = std::move(stream_.front());
         stream_.pop_front();
         Status before;

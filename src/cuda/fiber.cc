@@ -162,7 +162,8 @@ Fiber::~Fiber() {
       const race::As as(context_);
       for (; insides_ > 0; --insides_) __tsan_ignore_thread_end();
     }
-    return stack.Free();
+    stack.Free();
+    return;
   }
 #endif
   stacks.all.push_back(stack);

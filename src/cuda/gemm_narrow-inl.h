@@ -4,34 +4,24 @@
 // A block takes 16 features and 32 rows. Its four warps share k: chunks of 256 are handed out in
 // turn, each warp has a ring of stages of its own, and so waits for no other while weights come.
 // After each turn the sums of the four chunks are added in order.
+//
+// Weights are operands in pieces, or blocks of GGUF that become operands in registers.
 #pragma once
 
+#include "cuda/block_fragments-inl.h"
 #include "cuda/epilogue-inl.h"
 #include "cuda/kernels.h"
 #include "cuda/simt.h"
 
 namespace penstock::cuda {
 
-template <bool kHalf>
-struct GemmNarrow {
-  static constexpr int kTileRows = 32, kTileFeatures = 16;
-  static constexpr int kWarps = 4, kThreads = 32 * kWarps;
-  static constexpr int kStages = 3, kChunk = 4;  // of 64 of k, of a warp
-  static constexpr int kRowsBytes = kTileRows * 128;
-  static constexpr int kStageBytes = kRowsBytes + 2048;  // rows of x, a piece of weights
-  // Floats between rows of sums that warps exchange: four rows share no banks.
-  static constexpr int kSumStride = 24;
-  static constexpr int kSumBytes = kTileRows * kSumStride * 4;
-  static constexpr int kSharedBytes = kWarps * (kStages * kStageBytes + kSumBytes);
+// How a kernel has weights of 16 features by 64 of k: in shared memory, and as operands.
+template <bool kIsHalf>
+struct PieceWeights {
+  static constexpr bool kHalf = kIsHalf;
+  static constexpr int kBytes = 2048;
 
-  using Sums = float[kTileRows / 16][2][4];  // of 16 rows and 8 features each
-
-  // The slice of 64 of k that a warp's stage holds.
-  static SIMT_FN int BlockOf(int stage) {
-    return (stage / kChunk * kWarps + simt::WarpIndex()) * kChunk + stage % kChunk;
-  }
-
-  static SIMT_FN void LoadWeights(const GemmArgs& a, char* stage, int block) {
+  static SIMT_FN void Load(const GemmArgs& a, char* to, int block) {
     const int pieces_k = a.k / 64;
     SIMT_UNROLL
     for (int turn = 0; turn < 4; ++turn) {
@@ -47,8 +37,90 @@ struct GemmNarrow {
         from += (static_cast<int64_t>(simt::BlockX() / 2) * pieces_k + block) * 1024 +
                 (simt::BlockX() % 2 * 64 + i % 64) * 8;
       }
-      simt::CopyAsync16(stage + kRowsBytes + i * 16, valid ? from : a.w, valid);
+      simt::CopyAsync16(to + i * 16, valid ? from : a.w, valid);
     }
+  }
+
+  // What a lane has of a stage; its operands of 16 of k.
+  struct Taken {
+    const char* at;
+  };
+  static SIMT_FN Taken Take(const char* at) { return {at}; }
+  static SIMT_FN void Fragments(const Taken& taken, int step, uint32_t (&w)[4]) {
+    const int lane = simt::Lane();
+    const int feature = lane / 16 * 8 + lane % 8, column = 2 * step + lane / 8 % 2;
+    simt::LoadMatrix4(w, taken.at + feature * 128 + 16 * (column ^ feature % 8));
+  }
+};
+
+template <typename Form>
+struct BlockWeights {
+  static constexpr bool kHalf = true;
+  static constexpr int kHalfCopies = Form::kHalfPieceBytes / 16, kCopies = 2 * kHalfCopies;
+  static constexpr int kBytes = (16 * kCopies + 127) / 128 * 128;
+
+  static SIMT_FN void Load(const GemmArgs& a, char* to, int block) {
+    SIMT_UNROLL
+    for (int turn = 0; turn < (kCopies + 31) / 32; ++turn) {
+      const int i = turn * 32 + simt::Lane();
+      if (i >= kCopies) continue;
+      const int half = i / kHalfCopies;
+      const bool gated = a.up != nullptr;
+      const bool valid = (gated ? 8 : 16) * simt::BlockX() < a.to.features;
+      const uint16_t* const matrix = gated && half == 1 ? a.up : a.w;
+      const char* const from =
+          HalfPieceOf<Form>(reinterpret_cast<const std::byte*>(matrix),
+                            gated ? simt::BlockX() : 2 * simt::BlockX() + half, a.k / 64, block) +
+          i % kHalfCopies * 16;
+      simt::CopyAsync16(to + i * 16, valid ? from : reinterpret_cast<const char*>(a.w), valid);
+    }
+  }
+
+  struct Taken {
+    const char* at;
+    typename Form::Codes codes[2];
+  };
+  static SIMT_FN Taken Take(const char* at) {
+    return {at,
+            {Form::ReadCodes(at, simt::Lane()),
+             Form::ReadCodes(at + Form::kHalfPieceBytes, simt::Lane())}};
+  }
+  static SIMT_FN void Fragments(const Taken& taken, int step, uint32_t (&w)[4]) {
+    SIMT_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const auto scales = Form::Read(taken.at + half * Form::kHalfPieceBytes + Form::kCodeBytes,
+                                     simt::Lane() / 4, step * 16 / Form::kBlock);
+      SIMT_UNROLL
+      for (int second = 0; second < 2; ++second) {
+        w[2 * half + second] = Form::Weights(
+            Form::CodesOf(taken.codes[half].w[step / Form::kStepsOfWord], step, second), scales);
+      }
+    }
+  }
+};
+
+template <typename Weights>
+struct GemmNarrowOf {
+  static constexpr bool kHalf = Weights::kHalf;
+  static constexpr int kTileRows = 32, kTileFeatures = 16;
+  static constexpr int kWarps = 4, kThreads = 32 * kWarps;
+  static constexpr int kStages = 3, kChunk = 4;  // of 64 of k, of a warp
+  static constexpr int kRowsBytes = kTileRows * 128;
+  static constexpr int kStageBytes = kRowsBytes + Weights::kBytes;  // rows of x, weights
+  // Floats between rows of sums that warps exchange: four rows share no banks.
+  static constexpr int kSumStride = 24;
+  static constexpr int kSumBytes = kTileRows * kSumStride * 4;
+  static constexpr int kSharedBytes = kWarps * (kStages * kStageBytes + kSumBytes);
+
+  using Sums = float[kTileRows / 16][2][4];  // of 16 rows and 8 features each
+
+  // The slice of 64 of k that a warp's stage holds.
+  static SIMT_FN int BlockOf(int stage) {
+    return (stage / kChunk * kWarps + simt::WarpIndex()) * kChunk + stage % kChunk;
+  }
+
+  static SIMT_FN void LoadWeights(const GemmArgs& a, char* stage, int block) {
+    Weights::Load(a, stage + kRowsBytes, block);
   }
 
   static SIMT_FN void LoadRows(const GemmArgs& a, char* stage, int block, int rows) {
@@ -65,11 +137,11 @@ struct GemmNarrow {
 
   static SIMT_FN void MulStage(const char* stage, Sums& sums) {
     const int lane = simt::Lane();
+    const typename Weights::Taken taken = Weights::Take(stage + kRowsBytes);
     SIMT_UNROLL
     for (int step = 0; step < 4; ++step) {
       uint32_t w[4];
-      const int feature = lane / 16 * 8 + lane % 8, column = 2 * step + lane / 8 % 2;
-      simt::LoadMatrix4(w, stage + kRowsBytes + feature * 128 + 16 * (column ^ feature % 8));
+      Weights::Fragments(taken, step, w);
       SIMT_UNROLL
       for (int m = 0; m < kTileRows / 16; ++m) {
         uint32_t x[4];
@@ -151,5 +223,8 @@ struct GemmNarrow {
                   results);
   }
 };
+
+template <bool kHalf>
+using GemmNarrow = GemmNarrowOf<PieceWeights<kHalf>>;
 
 }  // namespace penstock::cuda

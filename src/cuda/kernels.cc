@@ -10,7 +10,9 @@
 #include "cuda/gemm_wgmma-inl.h"
 #include "cuda/logits-inl.h"
 #include "cuda/paged_attention-inl.h"
+#include "cuda/paged_mma-inl.h"
 #include "cuda/rows-inl.h"
+#include "cuda/unpack-inl.h"
 
 namespace penstock::cuda {
 namespace {

@@ -32,9 +32,20 @@ struct Epilogue {
   bool half;  // the operands are f16, else bf16
 };
 
+// How weights of GGUF's blocks lie (block_weights.h): codes of 4 or 8 bits; a scale for 32 of them,
+// or for 16 (short), with an offset or without.
+enum class BlockForm : int { kNone, kCodes4, kCodes8, kCodes8Short, kCodes8Offsets };
+
+// A matrix of blocks as pieces.
+struct UnpackArgs {
+  const std::byte* blocks;
+  uint16_t* to;
+  int pieces;
+};
+
 struct GemmArgs {
   const uint16_t* x;   // [rows, stride] operands
-  const uint16_t* w;   // pieces of [features, k]
+  const uint16_t* w;   // pieces of [features, k], or blocks
   const uint16_t* up;  // the same, of the matrix that is multiplied beside it; null: no gate
   const int* rows;
   int stride;  // values between rows of x, a multiple of 8
@@ -123,17 +134,19 @@ struct NormArgs {
 };
 
 struct EmbedArgs {
-  const int* ids;          // [rows]
-  const int* positions;    // [rows]; null where places is
-  const int* types;        // [rows]; null: all 0
-  const float* words;      // [vocabulary, width]; null where pieces is
-  const uint16_t* pieces;  // the same in pieces of operands
-  const float* scales;     // [vocabulary], of the pieces; null: they are not scaled
-  const float* places;     // [positions, width]; null: none
-  const float* kinds;      // [types, width]; null: none
-  float factor;            // of the words
-  bool half;               // the pieces are f16, else bf16
-  NormArgs norm;           // x: what is embedded, [rows, width]; written first
+  const int* ids;           // [rows]
+  const int* positions;     // [rows]; null where places is
+  const int* types;         // [rows]; null: all 0
+  const float* words;       // [vocabulary, width]; null where pieces is
+  const uint16_t* pieces;   // the same in pieces of operands
+  const std::byte* blocks;  // the same in blocks
+  const float* scales;      // [vocabulary], of the pieces; null: they are not scaled
+  const float* places;      // [positions, width]; null: none
+  const float* kinds;       // [types, width]; null: none
+  float factor;             // of the words
+  BlockForm form;           // of the blocks
+  bool half;                // the pieces are f16, else bf16
+  NormArgs norm;            // x: what is embedded, [rows, width]; written first
 };
 
 // q and k rotated, and all heads as attention wants them: `depth` wide, zeros from head_size on.
@@ -165,7 +178,9 @@ struct PoolArgs {
 };
 
 // Keys and values of a layer, in blocks of kCacheTokens tokens. A block has, for each kv head, keys
-// [head_size][kCacheTokens], one column a token, then values [kCacheTokens][head_size].
+// [head_size][kCacheTokens], one column a token, then values [kCacheTokens][head_size]; or both as
+// the fragments of tensor cores: tiles of 16 x 16, of keys [tokens / 16][head_size / 16], a row a
+// token, of values [head_size / 16][tokens / 16], a column a token, and a tile [lanes][8].
 inline constexpr int kCacheTokens = 32;
 struct LayerCache {
   std::byte* blocks;    // this layer's part of block 0
@@ -174,6 +189,7 @@ struct LayerCache {
   const int* first;     // [sequences]: where a sequence's begin in `tables`
   int kv_heads;
   int head_size;  // even, at most kHeadSizeMax
+  bool fragments;
 };
 
 // q and k normed, head by head, and rotated; k and v appended to the cache.
@@ -232,12 +248,14 @@ struct PagedArgs {
   float soft_cap;  // scores become cap * tanh(score / cap); 0: as they are
 };
 
-// Joins what was found in the chunks of each row, in order.
+// Joins what was found in the chunks of each row. `units`: parts of a chunk with equally many keys;
+// those of one place in all chunks are joined in order, then the places.
 struct PagedJoinArgs {
   const float* parts;
   float* y;  // [rows, heads * head_size]
   const int* rows;
   PagedShape shape;
+  int units;
 };
 
 // The best logits of a row, in order: the larger first, of equal ones the lower id.

@@ -10,6 +10,9 @@ namespace {
 
 using numbers::DType;
 
+// Rows of which the narrow tiles read each weight once or twice.
+constexpr int32_t kNarrowRows = 64;
+
 int32_t Padded(int32_t width) {
   return static_cast<int32_t>(RoundUp(static_cast<size_t>(width), 64));
 }
@@ -23,6 +26,22 @@ KernelId AttentionOf(int depth, bool half, bool bias) {
   if (depth == 32) return half ? KernelId::attention_32_f16 : KernelId::attention_32_bf16;
   if (depth == 64) return half ? KernelId::attention_64_f16 : KernelId::attention_64_bf16;
   return half ? KernelId::attention_128_f16 : KernelId::attention_128_bf16;
+}
+
+// The kernels of a form, of those of codes4, codes8, codes8_short, codes8_offsets.
+KernelId OfForm(KernelId first, BlockForm form) {
+  const int at = static_cast<int>(form) - static_cast<int>(BlockForm::kCodes4);
+  return static_cast<KernelId>(static_cast<int>(first) + at);
+}
+
+// kNone as well where the weight is a dry backend's.
+BlockForm FormOf(const program::PackedLinear& weight) {
+  const auto* const of_device = dynamic_cast<const DeviceLinear*>(&weight);
+  return of_device == nullptr ? BlockForm::kNone : of_device->form();
+}
+bool MayBeBlocks(const program::PackedLinear& weight) {
+  const bool is_dry = dynamic_cast<const DeviceLinear*>(&weight) == nullptr;
+  return is_dry ? weight.dtype() == DType::kF16 : FormOf(weight) != BlockForm::kNone;
 }
 
 }  // namespace
@@ -113,7 +132,7 @@ Place LoweringBuilder::Scratch(DType dtype, int32_t width, Rows rows) {
 // which there is at least one for every second multiprocessor. `even`: the count of features is,
 // as gemm_wgmma needs it.
 KernelId LoweringBuilder::GemmOf(bool half, int32_t rows, int columns, bool even) const {
-  if (rows <= 64) return half ? KernelId::gemm_narrow_f16 : KernelId::gemm_narrow_bf16;
+  if (rows <= kNarrowRows) return half ? KernelId::gemm_narrow_f16 : KernelId::gemm_narrow_bf16;
   const auto fills = [&](KernelId kernel) {
     const KernelRow& row = RowOf(kernel);
     const int tiles = BlocksOf(rows, row.tile_rows) * BlocksOf(columns, row.tile_features);
@@ -126,10 +145,29 @@ KernelId LoweringBuilder::GemmOf(bool half, int32_t rows, int columns, bool even
   return half ? KernelId::gemm_mma_64x64_f16 : KernelId::gemm_mma_64x64_bf16;
 }
 
+const uint16_t* LoweringBuilder::PiecesOf(const DeviceLinear& w, uint16_t* unpacked) {
+  if (w.form() == BlockForm::kNone || unpacked == nullptr) return w.pieces();
+  const int pieces = BlocksOf(w.out(), 16) * (Padded(w.in()) / 64);
+  const KernelId kernel = OfForm(KernelId::unpack_codes4, w.form());
+  Put(kernel, BlocksOf(pieces, RowOf(kernel).tile_rows), 1,
+      UnpackArgs{w.blocks(), unpacked, pieces});
+  return unpacked;
+}
+
 // to = activation(x w^T + bias) [(x up^T + bias_up)] + residual.
 void LoweringBuilder::Multiply(const Place& x, Rows rows, const program::PackedLinear& weight,
                                const program::PackedLinear* up, program::Activation activation,
                                const float* residual, const Place& to) {
+  // Blocks become pieces for many rows, and where a gate's two matrices are not in one form.
+  const bool many = RowsIn(rows) > kNarrowRows && rows == Rows::kTokens;
+  const bool unpacks =
+      step_ != nullptr && (many || (up != nullptr && FormOf(*up) != FormOf(weight)));
+  uint16_t* unpacked[2] = {};
+  for (const auto& [at, matrix] : {std::pair(0, &weight), {1, up}}) {
+    if (!unpacks || matrix == nullptr || !MayBeBlocks(*matrix)) continue;
+    unpacked[at] = reinterpret_cast<uint16_t*>(
+        Take(DeviceLinear::WeightBytes(matrix->in(), matrix->out(), DType::kF16)));
+  }
   if (base_ == 0 || RowsIn(rows) == 0) return;
   const auto& w = static_cast<const DeviceLinear&>(weight);
   const auto* const other = static_cast<const DeviceLinear*>(up);
@@ -164,18 +202,21 @@ void LoweringBuilder::Multiply(const Place& x, Rows rows, const program::PackedL
   }
   GemmArgs args = {};
   args.x = x.operands;
-  args.w = w.pieces();
+  args.w = PiecesOf(w, unpacked[0]);
   args.rows = count;
   args.stride = x.stride16;
   args.k = Padded(w.in());
   args.to = epilogue;
   if (other != nullptr) {
-    args.up = other->pieces();
+    args.up = PiecesOf(*other, unpacked[1]);
     args.to.bias_up = other->bias();
   }
   const int32_t height = RowsIn(rows);
   const int width = other != nullptr ? 2 * columns : columns;
-  const KernelId kernel = GemmOf(w.dtype() == DType::kF16, height, width, w.out() % 2 == 0);
+  const bool blocks = w.form() != BlockForm::kNone && unpacked[0] == nullptr;
+  const KernelId kernel = blocks
+                              ? OfForm(KernelId::gemm_narrow_codes4, w.form())
+                              : GemmOf(w.dtype() == DType::kF16, height, width, w.out() % 2 == 0);
   launches_.push_back(GemmLaunch(kernel, args, height, width, *plan_.device));
 }
 
@@ -263,7 +304,10 @@ void LoweringBuilder::RunOp(const program::EmbedOp& op) {
     const auto& matrix = static_cast<const DeviceLinear&>(*op.matrix);
     args.half = matrix.dtype() == DType::kF16;
     args.scales = matrix.scales();
-    if (IsOperandType(matrix.dtype())) {
+    args.form = matrix.form();
+    if (matrix.form() != BlockForm::kNone) {
+      args.blocks = matrix.blocks();
+    } else if (IsOperandType(matrix.dtype())) {
       args.pieces = matrix.pieces();
     } else {
       args.words = matrix.floats();

@@ -83,6 +83,8 @@ class LoweringBuilder {
     return static_cast<const DeviceTable*>(table)->data();
   }
 
+  // Pieces of a matrix: its own, or those that are made of its blocks.
+  const uint16_t* PiecesOf(const DeviceLinear& w, uint16_t* unpacked);
   KernelId GemmOf(bool half, int32_t rows, int columns, bool even) const;
   void Multiply(const Place& x, Rows rows, const program::PackedLinear& weight,
                 const program::PackedLinear* up, program::Activation activation,

@@ -11,6 +11,25 @@ KernelId OfCacheType(DType type, KernelId f32, KernelId f16, KernelId bf16) {
   return type == DType::kF32 ? f32 : type == DType::kF16 ? f16 : bf16;
 }
 
+// Whether a layer's cache lies as fragments, for tensor cores.
+bool HasFragments(const LoweringPlan& plan, const program::AttentionShape& shape) {
+  return plan.cache_type != DType::kF32 && shape.head_size % 16 == 0;
+}
+
+KernelId PagedKernelOf(const LoweringPlan& plan, const program::AttentionShape& shape) {
+  const DType type = plan.cache_type;
+  if (!HasFragments(plan, shape)) {
+    return OfCacheType(type, KernelId::paged_attention_f32, KernelId::paged_attention_f16,
+                       KernelId::paged_attention_bf16);
+  }
+  const bool half = type == DType::kF16;
+  if (shape.head_size <= 64) return half ? KernelId::paged_mma_64_f16 : KernelId::paged_mma_64_bf16;
+  if (shape.head_size <= 128) {
+    return half ? KernelId::paged_mma_128_f16 : KernelId::paged_mma_128_bf16;
+  }
+  return half ? KernelId::paged_mma_256_f16 : KernelId::paged_mma_256_bf16;
+}
+
 }  // namespace
 
 PagedShape LoweringBuilder::PagedShapeOf(const program::AttentionShape& shape) const {
@@ -36,6 +55,7 @@ LayerCache LoweringBuilder::CacheOf(const program::AttentionShape& shape) const 
   cache.first = At<int>(step_input_.firsts + place.group * step_input_.stride);
   cache.kv_heads = shape.kv_heads;
   cache.head_size = shape.head_size;
+  cache.fragments = HasFragments(plan_, shape);
   return cache;
 }
 
@@ -88,20 +108,20 @@ void LoweringBuilder::RunCached(const program::AttentionOp& op) {
   args.shape = PagedShapeOf(shape);
   args.scale = shape.scale;
   args.soft_cap = shape.soft_cap;
+  const int units = HasFragments(plan_, shape) ? kChunkKeys / 64 : 1;
   if (step_bucket_.split) {
     const auto part_floats = static_cast<uint64_t>(shape.heads * (shape.head_size + 2));
     args.y = reinterpret_cast<float*>(
-        Take(static_cast<uint64_t>(step_bucket_.tiles) * part_floats * sizeof(float)));
+        Take(static_cast<uint64_t>(step_bucket_.tiles * units) * part_floats * sizeof(float)));
   }
-  Put(OfCacheType(type, KernelId::paged_attention_f32, KernelId::paged_attention_f16,
-                  KernelId::paged_attention_bf16),
-      step_bucket_.tiles, shape.kv_heads, args);
+  Put(PagedKernelOf(plan_, shape), step_bucket_.tiles, shape.kv_heads, args);
   if (!step_bucket_.split) return;
   PagedJoinArgs join = {};
   join.parts = args.y;
   join.y = y.floats;
   join.rows = CountOf(kRows);
   join.shape = args.shape;
+  join.units = units;
   PutRows(KernelId::paged_join, kRows, join, shape.heads);
 }
 

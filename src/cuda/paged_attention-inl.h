@@ -24,6 +24,7 @@ struct CacheF16 {
   using Stored = uint16_t;
   static SIMT_FN float Read(uint16_t value) { return simt::HalfToFloat(value); }
   static SIMT_FN uint16_t Write(float value) { return Operand16(value, true); }
+  static constexpr bool kHalf = true;
 };
 struct CacheBf16 {
   using Stored = uint16_t;
@@ -31,6 +32,7 @@ struct CacheBf16 {
     return simt::FloatOf(static_cast<uint32_t>(value) << 16);
   }
   static SIMT_FN uint16_t Write(float value) { return Operand16(value, false); }
+  static constexpr bool kHalf = false;
 };
 
 // The keys of a kv head in the block that has the token at `position` of a sequence; values follow.
@@ -40,6 +42,23 @@ SIMT_FN typename Type::Stored* KeysOf(const LayerCache& cache, int sequence, int
   const int block = cache.tables[cache.first[sequence] + position / kCacheTokens];
   return reinterpret_cast<typename Type::Stored*>(cache.blocks + block * cache.block_bytes) +
          static_cast<int64_t>(kv_head) * 2 * kCacheTokens * cache.head_size;
+}
+
+// Where a value lies in a tile of 16 x 16 as a fragment of the first factor (simt::Mma).
+SIMT_FN int FragmentPlace(int row, int column) {
+  const int lane = row % 8 * 4 + column % 8 / 2, word = row / 8 + column / 8 * 2;
+  return lane * 8 + word * 2 + column % 2;
+}
+// Where a token's key and value lie in a block, in the slot that is its place there.
+SIMT_FN int KeyPlace(const LayerCache& cache, int slot, int column) {
+  if (!cache.fragments) return column * kCacheTokens + slot;
+  const int tile = slot / 16 * (cache.head_size / 16) + column / 16;
+  return tile * 256 + FragmentPlace(slot % 16, column % 16);
+}
+SIMT_FN int ValuePlace(const LayerCache& cache, int slot, int column) {
+  if (!cache.fragments) return slot * cache.head_size + column;
+  const int tile = column / 16 * (kCacheTokens / 16) + slot / 16;
+  return tile * 256 + FragmentPlace(column % 16, slot % 16);
 }
 
 // A warp a row and head: query heads, then kv heads. Grid: rows, heads.
@@ -104,8 +123,8 @@ struct RowsKvHeads : RowKernel {
     typename Type::Stored* const values = keys + kCacheTokens * size;
     const int slot = position % kCacheTokens;
     for (int i = simt::Lane(); i < size; i += 32) {
-      keys[i * kCacheTokens + slot] = Type::Write(head.Value(a, i));
-      values[slot * size + i] = Type::Write(a.v[at + i]);
+      keys[KeyPlace(a.cache, slot, i)] = Type::Write(head.Value(a, i));
+      values[ValuePlace(a.cache, slot, i)] = Type::Write(a.v[at + i]);
     }
   }
 };
@@ -265,8 +284,23 @@ struct PagedJoin : RowKernel {
     if (row >= *a.rows) return;
     const SeenKeys seen = SeenKeysOf(a.shape, row);
     AttendedKeys all;
+    const int unit_keys = kChunkKeys / a.units;
+    for (int unit = 0; unit < a.units; ++unit) {
+      const AttendedKeys one = JoinUnit(a, row, head, seen, unit, unit_keys);
+      if (one.most != simt::FloatOf(0xFF800000)) all.Join(one);
+    }
+    all.Store(a.y + (static_cast<int64_t>(row) * a.shape.heads + head) * size, size);
+  }
+
+  // The keys of one place in all chunks.
+  static SIMT_FN AttendedKeys JoinUnit(const PagedJoinArgs& a, int row, int head,
+                                       const SeenKeys& seen, int unit, int unit_keys) {
+    AttendedKeys all;
+    const int size = a.shape.head_size;
     for (int chunk = seen.begin / kChunkKeys; chunk * kChunkKeys < seen.end; ++chunk) {
-      const int64_t part = a.shape.parts[row] + chunk;
+      const int first = chunk * kChunkKeys + unit * unit_keys;
+      if (first >= seen.end || first + unit_keys <= seen.begin) continue;
+      const int64_t part = (a.shape.parts[row] + chunk) * static_cast<int64_t>(a.units) + unit;
       const float* const from = a.parts + (part * a.shape.heads + head) * (size + 2);
       AttendedKeys one;
       one.most = from[0];
@@ -278,7 +312,7 @@ struct PagedJoin : RowKernel {
       }
       all.Join(one);
     }
-    all.Store(a.y + (static_cast<int64_t>(row) * a.shape.heads + head) * size, size);
+    return all;
   }
 };
 

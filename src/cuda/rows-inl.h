@@ -4,6 +4,7 @@
 // columns, joined by WarpSum. So the bits of a row depend on that row alone.
 #pragma once
 
+#include "cuda/block_fragments-inl.h"
 #include "cuda/epilogue-inl.h"
 #include "cuda/kernels.h"
 #include "cuda/simt.h"
@@ -103,6 +104,15 @@ struct RowsNorm : RowKernel {
 };
 
 struct RowsEmbed : RowKernel {
+  // A word's value in the matrix in blocks.
+  static SIMT_FN float BlockValue(const EmbedArgs& a, int row, int column) {
+    const int id = a.ids[row];
+    float value = 0;
+    VisitForm(a.form, [&]<typename Form>() {
+      value = BlockWeight<Form>(a.blocks, (a.norm.width + 63) / 64, id, column);
+    });
+    return value * a.scales[id];
+  }
   // A word's value in the matrix in pieces (gemm_mma-inl.h).
   static SIMT_FN float PieceValue(const EmbedArgs& a, int row, int column) {
     const int id = a.ids[row], feature = id % 16;
@@ -125,7 +135,9 @@ struct RowsEmbed : RowKernel {
     };
     auto* const y = const_cast<float*>(a.norm.x) + static_cast<int64_t>(row) * width;
     for (int i = simt::Lane(); i < width; i += 32) {
-      float value = a.pieces != nullptr ? PieceValue(a, row, i) : at(a.words, a.ids)[i];
+      float value = a.blocks != nullptr   ? BlockValue(a, row, i)
+                    : a.pieces != nullptr ? PieceValue(a, row, i)
+                                          : at(a.words, a.ids)[i];
       value *= a.factor;
       if (a.kinds != nullptr) value += at(a.kinds, a.types)[i];
       if (a.places != nullptr) value += at(a.places, a.positions)[i];

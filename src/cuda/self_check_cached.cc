@@ -1,7 +1,9 @@
 // The self check's cases of kernels of programs with a cache.
 #include <string_view>
 
+#include "cuda/block_weights.h"
 #include "cuda/self_check_memory.h"
+#include "numbers/random_blocks.h"
 
 namespace penstock::cuda {
 namespace {
@@ -27,22 +29,31 @@ Step StepOf(CheckMemory* memory) {
           .tables = memory->Put({4, 2, 9, 0, 1, 11, 10, 7, 6, 5})};
 }
 
+// Tensor cores take heads of a multiple of 16.
+int HeadSizeOf(KernelId id) {
+  const std::string_view name = RowOf(id).name;
+  if (!name.starts_with("paged_mma_")) return kStepHeadSize;
+  return name.find("_256_") != name.npos ? 144 : name.find("_128_") != name.npos ? 80 : 48;
+}
+
 LayerCache CacheOf(KernelId id, const Step& step, CheckMemory* memory) {
   const std::string_view name = RowOf(id).name;
-  constexpr size_t kValues = size_t{2} * kKvHeads * kCacheTokens * kStepHeadSize;
+  const auto size = static_cast<size_t>(HeadSizeOf(id));
+  const size_t values = size_t{2} * kKvHeads * kCacheTokens * size;
   LayerCache cache = {};
   cache.tables = step.tables;
   cache.first = step.first;
   cache.kv_heads = kKvHeads;
-  cache.head_size = kStepHeadSize;
+  cache.head_size = HeadSizeOf(id);
+  cache.fragments = name.starts_with("paged_mma_");
   if (name.ends_with("_f32")) {
     cache.blocks =
-        reinterpret_cast<std::byte*>(const_cast<float*>(memory->Floats(kCacheBlocks * kValues, 2)));
-    cache.block_bytes = kValues * sizeof(float);
+        reinterpret_cast<std::byte*>(const_cast<float*>(memory->Floats(kCacheBlocks * values, 2)));
+    cache.block_bytes = static_cast<int64_t>(values * sizeof(float));
   } else {
     cache.blocks = reinterpret_cast<std::byte*>(
-        memory->Operands(kCacheBlocks * kValues, 2, name.ends_with("_f16")).on_device);
-    cache.block_bytes = kValues * sizeof(uint16_t);
+        memory->Operands(kCacheBlocks * values, 2, name.ends_with("_f16")).on_device);
+    cache.block_bytes = static_cast<int64_t>(values * sizeof(uint16_t));
   }
   return cache;
 }
@@ -95,7 +106,8 @@ PagedShape ShapeOf(const Step& step, CheckMemory* memory) {
 
 std::vector<KernelLaunch> StepAttention(KernelId id, CheckMemory* memory) {
   const Step step = StepOf(memory);
-  PagedArgs args = {.q = memory->Floats(kStepRows * kQueryHeads * kStepHeadSize, 2),
+  const int size = HeadSizeOf(id);
+  PagedArgs args = {.q = memory->Floats(static_cast<size_t>(kStepRows * kQueryHeads * size), 2),
                     .y = nullptr,
                     .tiles = nullptr,
                     .tile_count = nullptr,
@@ -103,6 +115,7 @@ std::vector<KernelLaunch> StepAttention(KernelId id, CheckMemory* memory) {
                     .shape = ShapeOf(step, memory),
                     .scale = 0.2F,
                     .soft_cap = 0};
+  args.shape.head_size = size;
   std::vector<KernelLaunch> launches;
   // Causal; with a window, a cap and both directions; by chunks.
   for (int way = 0; way < 3; ++way) {
@@ -112,7 +125,7 @@ std::vector<KernelLaunch> StepAttention(KernelId id, CheckMemory* memory) {
     args.shape.window = way == 1 ? 20 : 0;
     args.shape.causal = way != 1;
     args.soft_cap = way == 1 ? 5.0F : 0.0F;
-    args.y = memory->Room<float>(12 * kQueryHeads * (kStepHeadSize + 2)).on_device;
+    args.y = memory->Room<float>(static_cast<size_t>(12 * 4 * kQueryHeads * (size + 2))).on_device;
     launches.push_back(KernelLaunch::Of(id, 4, kKvHeads, args));
   }
   return launches;
@@ -121,10 +134,11 @@ std::vector<KernelLaunch> StepAttention(KernelId id, CheckMemory* memory) {
 std::vector<KernelLaunch> StepJoin(KernelId id, CheckMemory* memory) {
   const Step step = StepOf(memory);
   const PagedJoinArgs args = {
-      .parts = memory->Floats(12 * kQueryHeads * (kStepHeadSize + 2), 2),
+      .parts = memory->Floats(12 * 4 * kQueryHeads * (kStepHeadSize + 2), 2),
       .y = memory->Room<float>(kStepRows * kQueryHeads * kStepHeadSize).on_device,
       .rows = step.rows,
-      .shape = ShapeOf(step, memory)};
+      .shape = ShapeOf(step, memory),
+      .units = 4};
   return {KernelLaunch::Of(id, BlocksOf(kStepRows, RowOf(id).tile_rows), kQueryHeads, args)};
 }
 
@@ -150,13 +164,79 @@ std::vector<KernelLaunch> StepLogits(KernelId id, CheckMemory* memory) {
   return {scan, KernelLaunch::Of(id, kPicks, 1, args)};
 }
 
+// Blocks of each form.
+constexpr int kBlockFeatures = 72, kBlockDepth = 512;
+numbers::DType StoredOf(std::string_view kernel) {
+  if (kernel.ends_with("_short")) return numbers::DType::kQ6K;
+  if (kernel.ends_with("_offsets")) return numbers::DType::kQ5K;
+  return kernel.ends_with("_codes4") ? numbers::DType::kQ4K : numbers::DType::kQ8_0;
+}
+struct CheckedBlocks {
+  const std::byte* blocks;
+  const float* scales;
+};
+CheckedBlocks MakeBlocks(numbers::DType stored, uint32_t seed, CheckMemory* memory) {
+  const std::vector<std::byte> bytes =
+      numbers::RandomWeights(stored, kBlockFeatures, kBlockDepth, seed);
+  const program::TensorView view = {stored, kBlockFeatures, kBlockDepth, bytes.data()};
+  const uint64_t of_rows = BlockRowBytes(BlockFormOf(stored), kBlockDepth);
+  const auto blocks = memory->Room<std::byte>((kBlockFeatures + 15) / 16 * of_rows);
+  const auto scales = memory->Room<float>(kBlockFeatures);
+  for (int64_t row = 0; row < kBlockFeatures; row += 16) {
+    WriteBlocks(view, row, std::min<int64_t>(16, kBlockFeatures - row),
+                blocks.on_host.data() + static_cast<uint64_t>(row / 16) * of_rows,
+                scales.on_host.data() + row);
+  }
+  return {blocks.on_device, scales.on_device};
+}
+
+// With a bias, and with a gate; the last rows and features within a tile.
+std::vector<KernelLaunch> BlockGemm(KernelId id, CheckMemory* memory) {
+  constexpr int kGemmRows = 37;
+  const CheckedBlocks w = MakeBlocks(StoredOf(RowOf(id).name), 1, memory);
+  const CheckedBlocks up = MakeBlocks(StoredOf(RowOf(id).name), 2, memory);
+  GemmArgs args = {};
+  args.x = memory->Operands(kGemmRows * kBlockDepth, 2, true).on_device;
+  args.w = reinterpret_cast<const uint16_t*>(w.blocks);
+  args.rows = memory->Put({kGemmRows});
+  args.stride = args.k = kBlockDepth;
+  args.to.row_scales = memory->Floats(kGemmRows, 2);
+  args.to.scales = w.scales;
+  args.to.scales_up = up.scales;
+  args.to.bias = memory->Floats(kBlockFeatures, 1);
+  args.to.features = kBlockFeatures;
+  std::vector<KernelLaunch> launches;
+  for (const bool gated : {false, true}) {
+    args.up = gated ? reinterpret_cast<const uint16_t*>(up.blocks) : nullptr;
+    args.to.activation = gated ? program::Activation::kSilu : program::Activation::kNone;
+    args.to.y = memory->Room<float>(kGemmRows * kBlockFeatures).on_device;
+    const KernelRow& row = RowOf(id);
+    launches.push_back(KernelLaunch::Of(
+        id, BlocksOf(gated ? 2 * kBlockFeatures : kBlockFeatures, row.tile_features),
+        BlocksOf(kGemmRows, row.tile_rows), args));
+  }
+  return launches;
+}
+
+std::vector<KernelLaunch> UnpackBlocks(KernelId id, CheckMemory* memory) {
+  constexpr int kPieces = (kBlockFeatures + 15) / 16 * (kBlockDepth / 64);
+  const UnpackArgs args = {.blocks = MakeBlocks(StoredOf(RowOf(id).name), 1, memory).blocks,
+                           .to = memory->Room<uint16_t>(kPieces * 1024).on_device,
+                           .pieces = kPieces};
+  return {KernelLaunch::Of(id, BlocksOf(kPieces, RowOf(id).tile_rows), 1, args)};
+}
+
 }  // namespace
 
 std::vector<KernelLaunch> CachedLaunches(KernelId id, CheckMemory* memory) {
   const std::string_view name = RowOf(id).name;
   if (name.starts_with("rows_kv_heads_")) return StepHeads(id, memory);
-  if (name.starts_with("paged_attention_")) return StepAttention(id, memory);
+  if (name.starts_with("paged_attention_") || name.starts_with("paged_mma_")) {
+    return StepAttention(id, memory);
+  }
   if (id == KernelId::paged_join) return StepJoin(id, memory);
+  if (name.starts_with("gemm_narrow_codes")) return BlockGemm(id, memory);
+  if (name.starts_with("unpack_")) return UnpackBlocks(id, memory);
   if (name.starts_with("logits_")) return StepLogits(id, memory);
   return {};
 }

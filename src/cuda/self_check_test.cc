@@ -53,8 +53,9 @@ TEST_F(SelfCheck, HashesTellTensorCoresApart) {
     const KernelHash* const older = Find(before, name);
     EXPECT_EQ(older == nullptr, name.starts_with("gemm_wgmma")) << name;
     if (older == nullptr) continue;
-    const bool by_tensor_cores =
-        (name.starts_with("gemm_") || name.starts_with("attention_")) && !name.ends_with("_f32");
+    const bool by_tensor_cores = (name.starts_with("gemm_") || name.starts_with("attention_") ||
+                                  name.starts_with("paged_mma_")) &&
+                                 !name.ends_with("_f32");
     EXPECT_NE(older->hash == one.hash, by_tensor_cores) << name;
   }
 }

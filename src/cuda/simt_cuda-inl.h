@@ -287,6 +287,24 @@ SIMT_FN uint32_t PackBf16(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
   return two;
 }
+SIMT_FN uint32_t FmaHalf2(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t two;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(two) : "r"(a), "r"(b), "r"(c));
+  return two;
+}
+SIMT_FN uint32_t MulHalf2(uint32_t a, uint32_t b) {
+  uint32_t two;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(two) : "r"(a), "r"(b));
+  return two;
+}
+SIMT_FN uint32_t AddHalf2(uint32_t a, uint32_t b) {
+  uint32_t two;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(two) : "r"(a), "r"(b));
+  return two;
+}
+SIMT_FN uint32_t Permute(uint32_t a, uint32_t b, uint32_t which) {
+  return __byte_perm(a, b, which);
+}
 SIMT_FN float HalfToFloat(uint16_t half) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));

@@ -379,6 +379,48 @@ SIMT_FN uint32_t PackHalf(float low, float high) {
   return round(low) | round(high) << 16;
 }
 
+// To the nearest f16, ties to even.
+SIMT_FN uint16_t HalfOfDouble(double value) {
+  // Rounded to odd first, so that the second rounding is the only one that counts.
+  auto rounded = static_cast<float>(value);
+  if (double{rounded} != value && value == value) {
+    uint32_t bits = BitsOf(rounded);
+    if (std::fabs(double{rounded}) > std::fabs(value)) --bits;
+    rounded = FloatOf(bits | 1);
+  }
+  return static_cast<uint16_t>(PackHalf(rounded, 0));
+}
+// Two values of f16 at a time, rounded once.
+template <typename Function>
+SIMT_FN uint32_t EachHalf(uint32_t a, uint32_t b, uint32_t c, Function&& function) {
+  uint32_t result = 0;
+  for (int shift = 0; shift < 32; shift += 16) {
+    const auto value = [shift](uint32_t two) {
+      return double{numbers::HalfToFloat(static_cast<uint16_t>(two >> shift))};
+    };
+    result |= uint32_t{HalfOfDouble(function(value(a), value(b), value(c)))} << shift;
+  }
+  return result;
+}
+SIMT_FN uint32_t FmaHalf2(uint32_t a, uint32_t b, uint32_t c) {
+  return EachHalf(a, b, c, [](double x, double y, double z) { return x * y + z; });
+}
+SIMT_FN uint32_t MulHalf2(uint32_t a, uint32_t b) {
+  return EachHalf(a, b, 0, [](double x, double y, double) { return x * y; });
+}
+SIMT_FN uint32_t AddHalf2(uint32_t a, uint32_t b) {
+  return EachHalf(a, b, 0, [](double x, double y, double) { return x + y; });
+}
+// Four bytes of the eight of `a` (0 to 3) and `b` (4 to 7): those that the nibbles of `which` name.
+SIMT_FN uint32_t Permute(uint32_t a, uint32_t b, uint32_t which) {
+  const uint64_t bytes = uint64_t{b} << 32 | a;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) {
+    result |= static_cast<uint32_t>(bytes >> (8 * (which >> (4 * i) & 7)) & 0xFF) << (8 * i);
+  }
+  return result;
+}
+
 }  // namespace penstock::cuda::simt
 
 #include "cuda/simt_math-inl.h"

@@ -46,6 +46,19 @@ Expected<uint64_t> StepRunBytes(const program::Program& program, const DeviceInf
   return LargestActivations(plan, steps) + StepResults(plan, steps.picks).bytes;
 }
 
+Expected<CudaStepRun::Tuning> CudaStepRun::TuningOf(const std::vector<std::string>& without) {
+  Tuning tuning;
+  bool* const all[] = {&tuning.graphs, &tuning.early_launch, &tuning.split_keys};
+  static_assert(std::size(all) == std::size(kCudaOptimisations));
+  for (const std::string& name : without) {
+    const auto* const end = std::end(kCudaOptimisations);
+    const auto* const found = std::find(std::begin(kCudaOptimisations), end, name);
+    if (found == end) return Status::InvalidArgument("no optimisation is named " + name);
+    *all[found - std::begin(kCudaOptimisations)] = false;
+  }
+  return tuning;
+}
+
 Expected<std::unique_ptr<CudaStepRun>> CudaStepRun::Make(SharedDevice* shared,
                                                          const program::Program& program,
                                                          const program::PrepareOptions& options,
@@ -55,25 +68,26 @@ Expected<std::unique_ptr<CudaStepRun>> CudaStepRun::Make(SharedDevice* shared,
       !std::ranges::all_of(options.blocks, positive)) {
     return Status::InvalidArgument("rows, picks and blocks must be positive");
   }
-  if (!options.without.empty()) {
-    return Status::InvalidArgument("no optimisation is named " + options.without.front());
-  }
+  PENSTOCK_ASSIGN_OR_RETURN(const Tuning tuning, TuningOf(options.without));
   PENSTOCK_ASSIGN_OR_RETURN(LoweringPlan plan,
                             PlanLowering(program, shared->device->info(), &options));
-  std::unique_ptr<CudaStepRun> run(new CudaStepRun(shared, std::move(plan), options, run_options));
+  std::unique_ptr<CudaStepRun> run(
+      new CudaStepRun(shared, std::move(plan), options, run_options, tuning));
   const WaitingLock lock(&shared->mutex);
   PENSTOCK_RETURN_IF_ERROR(run->Allocate());
   return run;
 }
 
 CudaStepRun::CudaStepRun(SharedDevice* shared, LoweringPlan plan,
-                         const program::PrepareOptions& options, const RunOptions& run_options)
+                         const program::PrepareOptions& options, const RunOptions& run_options,
+                         const Tuning& tuning)
     : shared_(shared),
       plan_(std::move(plan)),
       options_(options),
+      tuning_(tuning),
       tile_rows_(PagedTileRows(plan_)),
       results_layout_(plan_, options.picks),
-      graphs_(shared, run_options),
+      graphs_(shared, {run_options.graphs && tuning.graphs, run_options.graphs_max}),
       activation_bytes_(LargestActivations(plan_, options)) {
   const auto picks = static_cast<size_t>(options.picks);
   wants_.resize(picks);
@@ -156,7 +170,7 @@ CudaStepRun::Cut CudaStepRun::CutOf(const program::PackedBatch& batch) const {
     chunks += static_cast<size_t>(length) * ChunksOf(int64_t{past} + length);
   }
   // A lone chunk has nothing to be joined with.
-  cut.split = batch.tokens() <= static_cast<size_t>(StepBucket::kSplitRows) &&
+  cut.split = tuning_.split_keys && batch.tokens() <= static_cast<size_t>(StepBucket::kSplitRows) &&
               chunks <= static_cast<size_t>(StepBucket::kSplitChunks) && chunks > batch.tokens();
   if (cut.split) cut.tiles = chunks;
   return cut;
@@ -223,10 +237,12 @@ Status CudaStepRun::Put(const program::PackedBatch& batch) {
   }
   const uint64_t bytes = WriteInput(layout, cut, batch);
   const GraphCache::Key key = {bucket.rows, bucket.picks, bucket.tiles, bucket.split ? 1 : 0};
-  PENSTOCK_ASSIGN_OR_RETURN(const GraphCache::Kernels kernels,
-                            graphs_.Get(key, shared_->generation + generation_, [&] {
-                              return LowerStep(plan_, bucket, memory_, shared_->activations.data());
-                            }));
+  PENSTOCK_ASSIGN_OR_RETURN(
+      const GraphCache::Kernels kernels, graphs_.Get(key, shared_->generation + generation_, [&] {
+        Lowered lowered = LowerStep(plan_, bucket, memory_, shared_->activations.data());
+        for (KernelLaunch& launch : lowered.launches) launch.early = tuning_.early_launch;
+        return lowered;
+      }));
   PENSTOCK_RETURN_IF_ERROR(device->Record(begun_));
   PENSTOCK_RETURN_IF_ERROR(device->CopyIn(memory_.input, host_input_.data(), bytes));
   Status put = graphs_.Put(kernels);

@@ -55,8 +55,9 @@ class DeviceTable final : public program::Table {
 class DeviceLinear final : public program::PackedLinear {
  public:
   DeviceLinear(int32_t in, int32_t out, numbers::DType dtype, DeviceBlock weights, DeviceBlock bias,
-               DeviceBlock scales)
+               DeviceBlock scales, BlockForm form = BlockForm::kNone)
       : program::PackedLinear(in, out, dtype),
+        form_(form),
         weights_(std::move(weights)),
         bias_(std::move(bias)),
         scales_(std::move(scales)) {}
@@ -67,12 +68,16 @@ class DeviceLinear final : public program::PackedLinear {
 
   const float* floats() const { return reinterpret_cast<const float*>(weights_.data()); }
   const uint16_t* pieces() const { return reinterpret_cast<const uint16_t*>(weights_.data()); }
+  // The weights are blocks in this form, not pieces; kNone: they are not.
+  BlockForm form() const { return form_; }
+  const std::byte* blocks() const { return weights_.data(); }
   // Null: none.
   const float* bias() const { return reinterpret_cast<const float*>(bias_.data()); }
   // By which the pieces of each row are divided; null: they are not.
   const float* scales() const { return reinterpret_cast<const float*>(scales_.data()); }
 
  private:
+  const BlockForm form_;
   DeviceBlock weights_;
   DeviceBlock bias_;
   DeviceBlock scales_;

@@ -69,6 +69,12 @@ struct BackendSizes {
   int32_t batch_rows = 512;
 };
 
+// What a device apart from the host can do, by its clocks; 0: not known. The host is measured.
+struct PeakRates {
+  double operations_per_s = 0;  // with operands of 16 bits
+  double bytes_per_s = 0;       // of its memory
+};
+
 class Backend {
  public:
   // Writes `rows` from row `first` on; called with one block after the other.
@@ -93,6 +99,7 @@ class Backend {
   virtual numbers::DType StepDType(numbers::DType stored) const {
     return numbers::IsBlockType(stored) ? numbers::DType::kI8 : preferred_dtype();
   }
+  virtual PeakRates peak_rates() const { return {}; }
   // Names of what it does to be fast, for PrepareOptions::without.
   virtual std::span<const char* const> optimisations() const { return {}; }
   // Free bytes of the memory that its models lie in; 0: the system does not tell.

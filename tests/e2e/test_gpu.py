@@ -152,10 +152,12 @@ def test_gpu_check_takes_all_its_steps_on_the_emulated_gpu(gpu, tmp_path):
     assert record["dry_run"] and not record["failed"]
     rows = {(row["step"], row["what"]): row["figure"] for row in record["rows"]}
     figures = [row["figure"] for row in record["rows"]]
-    assert "ok: 33 kernels have the bits of the emulator" in figures
+    assert "ok: 47 kernels have the bits of the emulator" in figures
     assert rows["goldens", "a text alone and among others"] == "the same bits"
     assert rows["load", "memory after the model was unloaded, twice"] == "0, 0 MiB"
     assert any(what.startswith("reindex.") for _, what in rows)
+    assert rows["text", "text in f32"] == "that of the CPU"
+    assert {"generate.decode.small.tokens_per_s", "generate.decode.small.without_graphs"} <= {what for _, what in rows}
     assert any(what.startswith("gemm_wgmma_f16 qkv") for step, what in rows if step == "times")
     assert "dry run" in (tmp_path / "table.md").read_text().split("\n")[0]
 
@@ -164,7 +166,7 @@ def test_doctor_checks_every_kernel_and_the_types_of_a_gpu(gpu):
     done = penstock("doctor", "--device", "cuda", "--model", GOLDEN / EMBED, "--accuracy-texts", "4", env=environment())
     told = done.stdout.decode()
     assert done.returncode == 0, told
-    assert "33 kernels have the bits of the emulator" in told
+    assert "47 kernels have the bits of the emulator" in told
     assert "f16: cosine mean 0.9999" in told or "f16: cosine mean 1.0" in told
     assert "int8 is not for this model" in told
 
