@@ -77,7 +77,7 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
           "TYPE", OneOf({"auto", "f32", "bf16", "int8"}),
           "Type the linear layers compute in: f32, bf16 or int8; auto = int8 for quantised "
           "weights, which stay as they are, else bf16 where the processor multiplies it natively, "
-          "else f32.")
+          "else f32; on a GPU f16.")
       ->DefaultText("auto");
   model.Add(kContextFlag, flags->options.context, "TOKENS", InRange(0, 1 << 27), kContextHelp);
   AddCacheTypeFlag(model, &flags->options);

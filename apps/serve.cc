@@ -154,7 +154,7 @@ void AddLifecycleFlags(FlagSet* app, runtime::ModelOptions* flags) {
              "idle.")
       ->DefaultText("80%");
   add_memory("--device-memory", &flags->device_memory,
-             "The same for the models of each GPU: their weights and activations there.")
+             "The same for the models of each GPU: weights, activations and caches there.")
       ->DefaultText("90%");
   lifecycle.Switch("--preload", flags->preload,
                    "Load all models at the start; else the first request for a model loads it.");

@@ -9,6 +9,7 @@
 #include "common/exception_status.h"
 #include "common/int_math.h"
 #include "cuda/block_weights.h"
+#include "cuda/program_run.h"
 #include "cuda/step_run.h"
 #include "cuda/weights.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cuda/device.h"
-#include "cuda/program_run.h"
+#include "cuda/graph_cache.h"
 #include "program/backend.h"
 
 namespace penstock::cuda {

@@ -35,8 +35,8 @@ struct Place {
 
 class LoweringBuilder {
  public:
-  // `base`: the activations, which begin with the input where there is no cache; null: only sizes
-  // are wanted, and weights are not read.
+  // For a program without a cache. `base` points to the activations, whose first bytes are the
+  // input. A null `base` computes sizes only: no launch is made and no weight is read.
   LoweringBuilder(const LoweringPlan& plan, const Bucket& bucket, std::byte* base);
   // With a cache.
   LoweringBuilder(const LoweringPlan& plan, const StepBucket& bucket, const StepMemory& memory,

@@ -16,7 +16,7 @@ static_assert(kCacheTokens == kKvBlockTokens);
 static_assert(kBestLogits == sample::kCandidatesMax && kLogitsOfBlock == sample::kLogitBlock);
 static_assert(sizeof(LogitSums) == sizeof(sample::LogitBlock));
 
-// Layers differ in their windows: chunks that a layer does not see end at once.
+// Chunks of keys of a sequence of that length. A layer with a window skips those that it does not see.
 size_t ChunksOf(int64_t tokens) {
   return CeilDiv(static_cast<size_t>(tokens), static_cast<size_t>(kChunkKeys));
 }
@@ -36,6 +36,18 @@ uint64_t LargestActivations(const LoweringPlan& plan, const program::PrepareOpti
   return bytes;
 }
 
+// The input of the largest step. Its tables have room for all blocks; sequences that share blocks may
+// need more.
+uint64_t LargestInput(size_t groups, const program::PrepareOptions& options) {
+  auto blocks = static_cast<size_t>(options.rows);
+  for (const int32_t of_group : options.blocks) blocks += static_cast<size_t>(of_group);
+  uint64_t most = 0;
+  for (const StepBucket& step : LargestSteps(options)) {
+    most = std::max(most, StepInput(step, groups).tables);
+  }
+  return most + blocks * sizeof(int);
+}
+
 }  // namespace
 
 Expected<uint64_t> StepRunBytes(const program::Program& program, const DeviceInfo& device,
@@ -43,7 +55,8 @@ Expected<uint64_t> StepRunBytes(const program::Program& program, const DeviceInf
   program::PrepareOptions steps = options;
   if (steps.blocks.empty()) steps.blocks = {1};
   PENSTOCK_ASSIGN_OR_RETURN(const LoweringPlan plan, PlanLowering(program, device, &steps));
-  return LargestActivations(plan, steps) + StepResults(plan, steps.picks).bytes;
+  return LargestActivations(plan, steps) + StepResults(plan, steps.picks).bytes +
+         LargestInput(plan.groups.size(), steps);
 }
 
 Expected<CudaStepRun::Tuning> CudaStepRun::TuningOf(const std::vector<std::string>& without) {
@@ -129,14 +142,7 @@ Status CudaStepRun::Allocate() {
                                                               results_layout_.found_bytes));
   }
   shared_->SetNeed(activation_bytes_, &needed_bytes_);
-  // Sequences that share blocks may need more.
-  auto blocks = static_cast<size_t>(options_.rows);
-  for (const int32_t of_group : options_.blocks) blocks += static_cast<size_t>(of_group);
-  uint64_t most = 0;
-  for (const StepBucket& step : LargestSteps(options_)) {
-    most = std::max(most, StepInput(step, plan_.groups.size()).tables);
-  }
-  PENSTOCK_RETURN_IF_ERROR(ReserveInput(most + blocks * sizeof(int)));
+  PENSTOCK_RETURN_IF_ERROR(ReserveInput(LargestInput(plan_.groups.size(), options_)));
   if (shared_->activations.bytes() >= activation_bytes_) return Status::Ok();
   return shared_->Reallocate(activation_bytes_);
 }

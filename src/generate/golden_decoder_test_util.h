@@ -12,7 +12,7 @@
 
 namespace penstock::generate {
 
-// Of float32, over the largest logit.
+// The largest error of float32 logits, divided by the largest logit.
 inline constexpr double kGoldenErrorMax = 5e-5;
 
 inline std::string GoldenPath(const std::string& name) {
