@@ -8,25 +8,37 @@
 
 namespace penstock::cuda {
 
-// A scale, and with kOffsets an offset, for each kSize of k.
+// A scale, and with kOffsets an offset, for each kSize of k. Those of a feature lie together.
 template <int kSize, bool kOffsets>
 struct BlockScales {
   static constexpr int kBlock = kSize;
   static constexpr int kBytesOfOne = kOffsets ? 4 : 2;
-  static constexpr int kBytes = 64 / kSize * 8 * kBytesOfOne;  // of half a piece
+  static constexpr int kBytesOfFeature = 64 / kSize * kBytesOfOne;
+  static constexpr int kBytes = 8 * kBytesOfFeature;  // of half a piece
 
-  // The scale of a feature, twice, and its offset.
+  struct ScaleWords {  // of a feature
+    uint32_t w[kBytesOfFeature / 4];
+  };
+  static SIMT_FN ScaleWords ReadScales(const char* scales, int feature) {
+    const char* const at = scales + feature * kBytesOfFeature;
+    if constexpr (kBytesOfFeature == 4) {
+      return {{*reinterpret_cast<const uint32_t*>(at)}};
+    } else {
+      const simt::TwoWords two = simt::Load8(at);
+      return {{two.w[0], two.w[1]}};
+    }
+  }
+
+  // A scale, twice, and its offset.
   struct Pair {
     uint32_t scale, offset;
   };
-  static SIMT_FN Pair Read(const char* scales, int feature, int part) {
-    const char* const at = scales + (part * 8 + feature) * kBytesOfOne;
-    if constexpr (kOffsets) {
-      const uint32_t both = *reinterpret_cast<const uint32_t*>(at);
-      return {(both & 0xFFFF) * 0x10001, (both >> 16) * 0x10001};
-    } else {
-      return {*reinterpret_cast<const uint16_t*>(at) * uint32_t{0x10001}, 0};
-    }
+  static SIMT_FN Pair PairOf(const ScaleWords& words, int part) {
+    return PairOfWord(words.w[kOffsets ? part : part / 2], part);
+  }
+  static SIMT_FN Pair PairAt(const char* scales, int feature, int part) {
+    const char* const at = scales + feature * kBytesOfFeature + (kOffsets ? part : part / 2) * 4;
+    return PairOfWord(*reinterpret_cast<const uint32_t*>(at), part);
   }
   // Two codes in f16 as weights.
   static SIMT_FN uint32_t Weights(uint32_t codes, const Pair& pair) {
@@ -37,9 +49,20 @@ struct BlockScales {
     }
   }
   static void Put(std::byte* scales, int feature, int part, uint16_t scale, uint16_t offset) {
-    auto* const at = reinterpret_cast<uint16_t*>(scales + (part * 8 + feature) * kBytesOfOne);
+    auto* const at =
+        reinterpret_cast<uint16_t*>(scales + feature * kBytesOfFeature + part * kBytesOfOne);
     at[0] = scale;
     if constexpr (kOffsets) at[1] = offset;
+  }
+
+ private:
+  static SIMT_FN Pair PairOfWord(uint32_t word, int part) {
+    constexpr uint32_t kLow = 0x1010, kHigh = 0x3232;
+    if constexpr (kOffsets) {
+      return {simt::Permute(word, 0, kLow), simt::Permute(word, 0, kHigh)};
+    } else {
+      return {simt::Permute(word, 0, part % 2 == 0 ? kLow : kHigh), 0};
+    }
   }
 };
 
@@ -53,7 +76,7 @@ struct Codes8 : BlockScales<kSize, kOffsets> {
   using Codes = simt::Words;  // of a lane
   static constexpr int kLaneBytes = 16, kStepsOfWord = 1;
   static SIMT_FN Codes ReadCodes(const char* half, int lane) {
-    return simt::Load16(half + kLaneBytes * lane);
+    return simt::LoadStream16(half + kLaneBytes * lane);
   }
   // The codes of two neighbours of k, in f16: of step `step` of 16, the first or the second 8.
   // `word`: the lane's for that step.
@@ -80,11 +103,13 @@ struct Codes4 : BlockScales<32, true> {
   using Codes = simt::TwoWords;
   static constexpr int kLaneBytes = 8, kStepsOfWord = 2;
   static SIMT_FN Codes ReadCodes(const char* half, int lane) {
-    return simt::Load8(half + kLaneBytes * lane);
+    return simt::LoadStream8(half + kLaneBytes * lane);
   }
   static SIMT_FN uint32_t CodesOf(uint32_t word, int step, int second) {
-    const uint32_t both = word >> (4 * (step % 2 * 2 + second)) & 0x000F000F;
-    return simt::AddHalf2(both | 0x64006400, 0xE400E400);  // 1024 is taken off
+    if (step % 2 == 1) word >>= 8;
+    // 1024 + code each, and 1024 is taken off; or 1024 + 16 code, a sixteenth of it, less 64.
+    if (second == 0) return simt::AddHalf2((word & 0x000F000F) | 0x64006400, 0xE400E400);
+    return simt::FmaHalf2((word & 0x00F000F0) | 0x64006400, 0x2C002C00, 0xD400D400);
   }
   static void PutCode(std::byte* half, int feature, int k, int code) {
     const int lane = feature * 4 + k % 8 / 2, pair = k / 16 % 2 * 2 + k % 16 / 8;
@@ -125,7 +150,7 @@ SIMT_FN float BlockWeight(const std::byte* blocks, int pieces_k, int feature, in
                                                        step / Form::kStepsOfWord * 4);
   const uint32_t two =
       Form::Weights(Form::CodesOf(word, step, k % 16 / 8),
-                    Form::Read(half + Form::kCodeBytes, feature % 8, k % 64 / Form::kBlock));
+                    Form::PairAt(half + Form::kCodeBytes, feature % 8, k % 64 / Form::kBlock));
   return simt::HalfToFloat(static_cast<uint16_t>(k % 2 == 1 ? two >> 16 : two));
 }
 

@@ -65,7 +65,9 @@ TEST(BlockWeights, ArePaddedWithZeros) {
     for (int k = 0; k < 128; ++k) {
       const bool is = row < 3 && k < 96;
       const float got = BlockWeight<Codes4>(blocks.data(), 2, row, k);
-      if (!is) EXPECT_EQ(got, 0) << row << " " << k;
+      if (!is) {
+        EXPECT_EQ(got, 0) << row << " " << k;
+      }
     }
   }
 }

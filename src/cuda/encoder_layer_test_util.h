@@ -74,7 +74,11 @@ struct EncoderLayer {
       return Launch(
           {w.features / Kernel::kTileFeatures, (rows + 31) / 32, Kernel::kThreads,
            Kernel::kSharedBytes},
-          options, [&] { Kernel::Run(args); }, counters);
+          options,
+          [&] {
+            Kernel::Run({args, {}, {}, true});
+          },
+          counters);
     };
     const auto norm = [&](std::vector<float>* at, const std::vector<float>& gamma) {
       const NormArgs args = {.x = at->data(),

@@ -114,6 +114,8 @@ class GemmMmaTest : public testing::Test {
     const auto kernel = [&] {
       if constexpr (kTakesTiles) {
         Kernel::Run(GemmWgmmaArgs{{args.x, count, p.k, p.k, kRows, {}}, args});
+      } else if constexpr (requires(const GemmNarrowArgs& a) { Kernel::Run(a); }) {
+        Kernel::Run(GemmNarrowArgs{args, {}, {}, true});
       } else {
         Kernel::Run(args);
       }

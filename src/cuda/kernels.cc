@@ -20,8 +20,9 @@ namespace {
 template <typename Kernel, typename Args>
 constexpr KernelRow RowFor(const char* name) {
   static_assert(sizeof(Args) <= kArgsBytesMax);
-  KernelRow row = {name, Kernel::kThreads, Kernel::kSharedBytes, sizeof(Args), 0, 0, false};
+  KernelRow row = {name, Kernel::kThreads, Kernel::kSharedBytes, sizeof(Args), 0, 0, false, false};
   row.has_tile_map = std::is_same_v<Args, GemmWgmmaArgs>;
+  row.is_narrow = std::is_same_v<Args, GemmNarrowArgs>;
   if constexpr (requires { Kernel::kTileRows; }) {
     row.tile_rows = Kernel::kTileRows;
     row.tile_features = Kernel::kTileFeatures;

@@ -13,8 +13,16 @@
 
 using namespace penstock::cuda;  // NOLINT: the kernels' own file
 
-#define PENSTOCK_KERNEL(name, args, ...)                                            \
-  SIMT_KERNEL void SIMT_BOUNDS((__VA_ARGS__::kThreads), 1) name(const __grid_constant__ args a) { \
-    __VA_ARGS__::Run(a);                                                            \
+// Blocks that a multiprocessor shall hold.
+template <typename Kernel>
+constexpr int ResidentOf() {
+  if constexpr (requires { Kernel::kResident; }) return Kernel::kResident;
+  return 1;
+}
+
+#define PENSTOCK_KERNEL(name, args, ...)                                   \
+  SIMT_KERNEL void SIMT_BOUNDS((__VA_ARGS__::kThreads), (ResidentOf<__VA_ARGS__>()))               \
+  name(const __grid_constant__ args a) {                                   \
+    __VA_ARGS__::Run(a);                                                   \
   }
 #include "cuda/kernel_list.inc"

@@ -58,6 +58,15 @@ struct GemmWgmmaArgs {
   GemmArgs gemm;
 };
 
+// One more matrix that the same x is multiplied by, of the blocks from `first` on.
+struct GemmPart {
+  const uint16_t* w;  // null: there is none
+  const float* scales;
+  const float* bias;
+  float* y;
+  int features;
+  int first;
+};
 struct GemmF32Args {
   const float* x;  // [rows, k]
   const float* w;  // [features, k]
@@ -131,6 +140,17 @@ struct NormArgs {
   float factor;
   bool half;
   bool rms;  // nothing is subtracted
+};
+
+// Kernels that make the operands themselves take up to this many rows, and values of x in them all.
+inline constexpr int kFusedRows = 4, kFusedValues = 16384;
+
+// Products of few rows.
+struct GemmNarrowArgs {
+  GemmArgs gemm;
+  GemmPart more[2];
+  NormArgs norm;       // of kernels that make the operands: of norm.x, for norm.stride16 = gemm.k
+  bool early_weights;  // weights are loaded before the kernel before has ended
 };
 
 struct EmbedArgs {
@@ -305,6 +325,7 @@ struct KernelRow {
   int tile_rows;      // of a block; 0: its grid is another
   int tile_features;  // of a block of a product
   bool has_tile_map;  // its arguments begin with a TileMap
+  bool is_narrow;     // they are GemmNarrowArgs
 };
 const KernelRow& RowOf(KernelId id);
 

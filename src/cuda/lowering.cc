@@ -213,6 +213,20 @@ InputLayout::InputLayout(const Bucket& bucket, int32_t input_width) {
   bytes = at;
 }
 
+static Expected<StepTuning> TuningOf(const std::vector<std::string>& without) {
+  StepTuning tuning;
+  bool* const all[] = {&tuning.graphs, &tuning.early_launch, &tuning.early_weights,
+                       &tuning.split_keys, &tuning.fused_norms};
+  static_assert(std::size(all) == std::size(kCudaOptimisations));
+  for (const std::string& name : without) {
+    const auto* const end = std::end(kCudaOptimisations);
+    const auto* const found = std::find(std::begin(kCudaOptimisations), end, name);
+    if (found == end) return Status::InvalidArgument("no optimisation is named " + name);
+    *all[found - std::begin(kCudaOptimisations)] = false;
+  }
+  return tuning;
+}
+
 Expected<LoweringPlan> PlanLowering(const program::Program& program, const DeviceInfo& device,
                                     const program::PrepareOptions* options) {
   LoweringPlan plan;
@@ -240,6 +254,7 @@ Expected<LoweringPlan> PlanLowering(const program::Program& program, const Devic
           "the GPU does not run a program with a cache and no picks at its end");
     }
     for (Forms& one : plan.forms) one.floats = true;
+    PENSTOCK_ASSIGN_OR_RETURN(plan.tuning, TuningOf(options->without));
     PENSTOCK_RETURN_IF_ERROR(PlaceLayers(*options, &plan));
     return plan;
   }

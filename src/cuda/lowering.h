@@ -57,6 +57,16 @@ struct Forms {
   bool half = false;  // the operands' type is f16, else bf16
 };
 
+// For PrepareOptions::without: kernels in graphs; kernels that begin before the one before has ended,
+// and load weights at once; attention split by chunks of keys; norms in the kernels that read them.
+inline constexpr const char* kCudaOptimisations[] = {"graphs", "early_launch", "early_weights",
+                                                     "split_keys", "fused_norms"};
+// Which of them are on.
+struct StepTuning {
+  bool graphs = true, early_launch = true, early_weights = true, split_keys = true,
+       fused_norms = true;
+};
+
 // How a program runs on a device: checked once, when it is prepared.
 struct LoweringPlan {
   const program::Program* program = nullptr;
@@ -66,6 +76,7 @@ struct LoweringPlan {
 
   // Where the program has a cache:
   bool cached = false;
+  StepTuning tuning;
   numbers::DType cache_type = numbers::DType::kF32;
   std::vector<CacheGroup> groups;
   std::vector<uint64_t> block_bytes;  // of each group

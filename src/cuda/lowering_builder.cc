@@ -28,6 +28,9 @@ KernelId AttentionOf(int depth, bool half, bool bias) {
   return half ? KernelId::attention_128_f16 : KernelId::attention_128_bf16;
 }
 
+// Blocks of threads a multiprocessor, at most, that each make operands.
+constexpr int kFusedBlocks = 4;
+
 // The kernels of a form, of those of codes4, codes8, codes8_short, codes8_offsets.
 KernelId OfForm(KernelId first, BlockForm form) {
   const int at = static_cast<int>(form) - static_cast<int>(BlockForm::kCodes4);
@@ -145,6 +148,14 @@ KernelId LoweringBuilder::GemmOf(bool half, int32_t rows, int columns, bool even
   return half ? KernelId::gemm_mma_64x64_f16 : KernelId::gemm_mma_64x64_bf16;
 }
 
+KernelId LoweringBuilder::NarrowKernelOf(const LinearInput& x, BlockForm form, bool half) {
+  if (form != BlockForm::kNone) {
+    return OfForm(x.fused ? KernelId::gemm_fused_codes4 : KernelId::gemm_narrow_codes4, form);
+  }
+  if (x.fused) return KernelId::gemm_fused_f16;
+  return half ? KernelId::gemm_narrow_f16 : KernelId::gemm_narrow_bf16;
+}
+
 const uint16_t* LoweringBuilder::PiecesOf(const DeviceLinear& w, uint16_t* unpacked) {
   if (w.form() == BlockForm::kNone || unpacked == nullptr) return w.pieces();
   const int pieces = BlocksOf(w.out(), 16) * (Padded(w.in()) / 64);
@@ -154,8 +165,45 @@ const uint16_t* LoweringBuilder::PiecesOf(const DeviceLinear& w, uint16_t* unpac
   return unpacked;
 }
 
+Epilogue LoweringBuilder::EpilogueOf(const LinearInput& x, const DeviceLinear& w,
+                                     const DeviceLinear* up, program::Activation activation,
+                                     const float* residual, const Place& to) const {
+  Epilogue epilogue = {};
+  if (x.scales != nullptr || x.fused) {
+    epilogue.row_scales = x.scales;
+    epilogue.scales = w.scales();
+    if (up != nullptr) epilogue.scales_up = up->scales();
+  }
+  epilogue.bias = w.bias();
+  if (up != nullptr) epilogue.bias_up = up->bias();
+  epilogue.residual = residual;
+  epilogue.y = to.floats;
+  epilogue.y16 = to.operands;
+  epilogue.features = w.out();
+  epilogue.stride16 = to.stride16;
+  epilogue.activation = activation;
+  epilogue.half = to.half;
+  return epilogue;
+}
+
+// A gate's result is multiplied where it lies.
+void LoweringBuilder::MultiplyFloats(const Place& x, Rows rows, const DeviceLinear& w,
+                                     const DeviceLinear* up, Epilogue epilogue, int columns) {
+  const KernelRow& row = RowOf(KernelId::gemm_f32);
+  const int blocks_x = BlocksOf(columns, row.tile_features);
+  const int blocks_y = BlocksOf(RowsIn(rows), row.tile_rows);
+  const int* const count = CountOf(rows);
+  Put(KernelId::gemm_f32, blocks_x, blocks_y,
+      GemmF32Args{x.floats, w.floats(), count, w.in(), false, epilogue});
+  if (up == nullptr) return;
+  epilogue.bias = up->bias();
+  epilogue.activation = program::Activation::kNone;
+  Put(KernelId::gemm_f32, blocks_x, blocks_y,
+      GemmF32Args{x.floats, up->floats(), count, w.in(), true, epilogue});
+}
+
 // to = activation(x w^T + bias) [(x up^T + bias_up)] + residual.
-void LoweringBuilder::Multiply(const Place& x, Rows rows, const program::PackedLinear& weight,
+void LoweringBuilder::Multiply(const LinearInput& x, Rows rows, const program::PackedLinear& weight,
                                const program::PackedLinear* up, program::Activation activation,
                                const float* residual, const Place& to) {
   // Blocks become pieces for many rows, and where a gate's two matrices are not in one form.
@@ -171,53 +219,72 @@ void LoweringBuilder::Multiply(const Place& x, Rows rows, const program::PackedL
   if (base_ == 0 || RowsIn(rows) == 0) return;
   const auto& w = static_cast<const DeviceLinear&>(weight);
   const auto* const other = static_cast<const DeviceLinear*>(up);
-  Epilogue epilogue = {};
-  if (x.scales != nullptr) {
-    epilogue.row_scales = x.scales;
-    epilogue.scales = w.scales();
-    if (other != nullptr) epilogue.scales_up = other->scales();
-  }
-  epilogue.bias = w.bias();
-  epilogue.residual = residual;
-  epilogue.y = to.floats;
-  epilogue.y16 = to.operands;
-  epilogue.features = w.out();
-  epilogue.stride16 = to.stride16;
-  epilogue.activation = activation;
-  epilogue.half = to.half;
+  const Epilogue epilogue = EpilogueOf(x, w, other, activation, residual, to);
   const int columns = to.operands != nullptr ? to.stride16 : w.out();
-  const int* const count = CountOf(rows);
-  if (w.dtype() == DType::kF32) {
-    const KernelRow& row = RowOf(KernelId::gemm_f32);
-    const int blocks_x = BlocksOf(columns, row.tile_features);
-    const int blocks_y = BlocksOf(RowsIn(rows), row.tile_rows);
-    Put(KernelId::gemm_f32, blocks_x, blocks_y,
-        GemmF32Args{x.floats, w.floats(), count, w.in(), false, epilogue});
-    if (other == nullptr) return;
-    epilogue.bias = other->bias();
-    epilogue.activation = program::Activation::kNone;
-    Put(KernelId::gemm_f32, blocks_x, blocks_y,
-        GemmF32Args{x.floats, other->floats(), count, w.in(), true, epilogue});
-    return;
-  }
+  if (w.dtype() == DType::kF32) return MultiplyFloats(x, rows, w, other, epilogue, columns);
   GemmArgs args = {};
   args.x = x.operands;
   args.w = PiecesOf(w, unpacked[0]);
-  args.rows = count;
+  args.rows = CountOf(rows);
   args.stride = x.stride16;
   args.k = Padded(w.in());
   args.to = epilogue;
-  if (other != nullptr) {
-    args.up = PiecesOf(*other, unpacked[1]);
-    args.to.bias_up = other->bias();
-  }
+  if (other != nullptr) args.up = PiecesOf(*other, unpacked[1]);
   const int32_t height = RowsIn(rows);
   const int width = other != nullptr ? 2 * columns : columns;
-  const bool blocks = w.form() != BlockForm::kNone && unpacked[0] == nullptr;
-  const KernelId kernel = blocks
-                              ? OfForm(KernelId::gemm_narrow_codes4, w.form())
+  const BlockForm form = unpacked[0] == nullptr ? w.form() : BlockForm::kNone;
+  const KernelId kernel = x.fused || form != BlockForm::kNone
+                              ? NarrowKernelOf(x, form, w.dtype() == DType::kF16)
                               : GemmOf(w.dtype() == DType::kF16, height, width, w.out() % 2 == 0);
+  if (RowOf(kernel).is_narrow) return PutNarrow(kernel, x, {args, {}, {}, false}, height, width);
   launches_.push_back(GemmLaunch(kernel, args, height, width, *plan_.device));
+}
+
+// Products of the same x: those whose weights lie alike in one launch, where rows are few.
+void LoweringBuilder::MultiplyEach(const LinearInput& x, Rows rows,
+                                   std::span<const LinearOutput> all) {
+  constexpr auto kNone = program::Activation::kNone;
+  const auto of = [](const LinearOutput& one) -> const DeviceLinear& {
+    return static_cast<const DeviceLinear&>(*one.weight);
+  };
+  if (base_ == 0 || RowsIn(rows) > kNarrowRows || !IsOperandType(all[0].weight->dtype())) {
+    for (const LinearOutput& one : all)
+      Multiply(x, rows, *one.weight, nullptr, kNone, nullptr, one.to);
+    return;
+  }
+  const auto kernel_of = [&](const LinearOutput& one) {
+    return NarrowKernelOf(x, of(one).form(), one.weight->dtype() == DType::kF16);
+  };
+  for (size_t first = 0; first < all.size();) {
+    const DeviceLinear& w = of(all[first]);
+    GemmNarrowArgs args = {};
+    args.gemm.x = x.operands;
+    args.gemm.w = w.pieces();
+    args.gemm.rows = CountOf(rows);
+    args.gemm.stride = x.stride16;
+    args.gemm.k = Padded(w.in());
+    args.gemm.to = EpilogueOf(x, w, nullptr, kNone, nullptr, all[first].to);
+    int blocks = BlocksOf(w.out(), 16);
+    size_t next = first + 1;
+    const KernelId kernel = kernel_of(all[first]);
+    for (GemmPart& part : args.more) {
+      if (next == all.size() || kernel_of(all[next]) != kernel) break;
+      const DeviceLinear& more = of(all[next]);
+      part = {more.pieces(), more.scales(), more.bias(), all[next].to.floats, more.out(), blocks};
+      blocks += BlocksOf(more.out(), 16);
+      ++next;
+    }
+    PutNarrow(kernel, x, args, RowsIn(rows), 16 * blocks);
+    first = next;
+  }
+}
+
+void LoweringBuilder::PutNarrow(KernelId kernel, const LinearInput& x, GemmNarrowArgs args,
+                                int rows, int columns) {
+  const KernelRow& row = RowOf(kernel);
+  args.norm = x.norm;
+  args.early_weights = plan_.tuning.early_weights;
+  Put(kernel, BlocksOf(columns, row.tile_features), BlocksOf(rows, row.tile_rows), args);
 }
 
 // y = norm(x), or a copy of it without a norm.
@@ -244,13 +311,28 @@ NormArgs LoweringBuilder::NormOf(const float* x, Rows rows, const program::Norm&
   return args;
 }
 
-Place LoweringBuilder::InputOf(const Place& x, Rows rows, const program::Norm& norm, DType dtype,
-                               const int* picks) {
+LinearInput LoweringBuilder::InputOf(const Place& x, Rows rows, const program::Norm& norm,
+                                     DType dtype, int columns, const int* picks) {
   const bool as_is = norm.gamma == nullptr && picks == nullptr && !IsOperandType(dtype);
   if (step_ == nullptr || as_is) return x;
+  // Each block of threads makes the operands: not where a multiprocessor has many of them.
+  const int rows_in = RowsIn(rows);
+  if (plan_.tuning.fused_norms && dtype == DType::kF16 && rows_in <= kFusedRows &&
+      rows_in * Padded(x.width) <= kFusedValues &&
+      BlocksOf(columns, 16) <= kFusedBlocks * plan_.device->multiprocessors) {
+    Place y = {};
+    y.width = x.width;
+    y.stride16 = Padded(x.width);
+    y.half = true;
+    LinearInput input = y;
+    input.fused = true;
+    input.norm = NormOf(x.floats, rows, norm, y);
+    input.norm.picks = picks;
+    return input;
+  }
   Place y = Scratch(dtype, x.width, rows);
   if (dtype == DType::kF16) {
-    y.scales = reinterpret_cast<float*>(Take(static_cast<uint64_t>(RowsIn(rows)) * sizeof(float)));
+    y.scales = reinterpret_cast<float*>(Take(static_cast<uint64_t>(rows_in) * sizeof(float)));
   }
   NormArgs args = NormOf(x.floats, rows, norm, y);
   args.picks = picks;
@@ -259,7 +341,8 @@ Place LoweringBuilder::InputOf(const Place& x, Rows rows, const program::Norm& n
 }
 
 // y = after(s), s = residual + scale * norm(x w^T + bias).
-void LoweringBuilder::MultiplyInto(const Place& x, Rows rows, const program::PackedLinear& weight,
+void LoweringBuilder::MultiplyInto(const LinearInput& x, Rows rows,
+                                   const program::PackedLinear& weight,
                                    const program::Residual& residual, ValueId y_id) {
   const Place& y = values_[y_id];
   const float* const added = values_[residual.value].floats;
@@ -325,7 +408,8 @@ void LoweringBuilder::RunOp(const program::NormOp& op) {
 }
 
 void LoweringBuilder::RunOp(const program::LinearOp& op) {
-  const Place x = InputOf(values_[op.x], RowsOf(op.x), {}, op.weight->dtype());
+  const LinearInput x =
+      InputOf(values_[op.x], RowsOf(op.x), {}, op.weight->dtype(), op.weight->out());
   if (op.residual.value != program::kNoValue) {
     return MultiplyInto(x, RowsOf(op.x), *op.weight, op.residual, op.y);
   }
@@ -334,14 +418,16 @@ void LoweringBuilder::RunOp(const program::LinearOp& op) {
 
 void LoweringBuilder::RunOp(const program::FeedForwardOp& op) {
   const Rows rows = RowsOf(op.x);
-  const Place x = InputOf(values_[op.x], rows, op.norm, op.in->dtype());
+  const int columns = op.up != nullptr ? 2 * op.in->out() : op.in->out();
+  const LinearInput x = InputOf(values_[op.x], rows, op.norm, op.in->dtype(), columns);
   Place inner = Scratch(step_ != nullptr ? DType::kF32 : op.out->dtype(), op.in->out(), rows);
   // In f32 the gate's result is multiplied where it lies.
   if (op.up != nullptr && op.in->dtype() == DType::kF32 && inner.floats == nullptr) {
     inner.floats = Scratch(DType::kF32, op.in->out(), rows).floats;
   }
   Multiply(x, rows, *op.in, op.up, op.activation, nullptr, inner);
-  MultiplyInto(InputOf(inner, rows, {}, op.out->dtype()), rows, *op.out, op.residual, op.y);
+  MultiplyInto(InputOf(inner, rows, {}, op.out->dtype(), op.out->out()), rows, *op.out, op.residual,
+               op.y);
 }
 
 void LoweringBuilder::RunOp(const program::AttentionOp& op) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cuda/lowering.h"
@@ -31,6 +32,19 @@ struct Place {
   int width = 0;
   int stride16 = 0;
   bool half = false;
+};
+
+// What a linear layer reads: operands, or what its kernel makes them of.
+struct LinearInput : Place {
+  LinearInput(const Place& place) : Place(place) {}
+
+  bool fused = false;
+  NormArgs norm = {};  // where fused
+};
+// A linear layer of several that read the same.
+struct LinearOutput {
+  const program::PackedLinear* weight;
+  Place to;
 };
 
 class LoweringBuilder {
@@ -86,16 +100,24 @@ class LoweringBuilder {
   // Pieces of a matrix: its own, or those that are made of its blocks.
   const uint16_t* PiecesOf(const DeviceLinear& w, uint16_t* unpacked);
   KernelId GemmOf(bool half, int32_t rows, int columns, bool even) const;
-  void Multiply(const Place& x, Rows rows, const program::PackedLinear& weight,
+  static KernelId NarrowKernelOf(const LinearInput& x, BlockForm form, bool half);
+  Epilogue EpilogueOf(const LinearInput& x, const DeviceLinear& w, const DeviceLinear* up,
+                      program::Activation activation, const float* residual, const Place& to) const;
+  void MultiplyFloats(const Place& x, Rows rows, const DeviceLinear& w, const DeviceLinear* up,
+                      Epilogue epilogue, int columns);
+  void PutNarrow(KernelId kernel, const LinearInput& x, GemmNarrowArgs args, int rows, int columns);
+  void Multiply(const LinearInput& x, Rows rows, const program::PackedLinear& weight,
                 const program::PackedLinear* up, program::Activation activation,
                 const float* residual, const Place& to);
-  void MultiplyInto(const Place& x, Rows rows, const program::PackedLinear& weight,
+  void MultiplyEach(const LinearInput& x, Rows rows, std::span<const LinearOutput> all);
+  void MultiplyInto(const LinearInput& x, Rows rows, const program::PackedLinear& weight,
                     const program::Residual& residual, ValueId y_id);
   NormArgs NormOf(const float* x, Rows rows, const program::Norm& norm, const Place& y) const;
   void Normalise(const float* x, Rows rows, const program::Norm& norm, const Place& y);
-  // norm(x) as linear layers of that type read it: of a value without a cache as it lies there.
-  Place InputOf(const Place& x, Rows rows, const program::Norm& norm, numbers::DType dtype,
-                const int* picks = nullptr);
+  // norm(x) as linear layers of that type read it, `columns` in all: of a value without a cache as it
+  // lies there.
+  LinearInput InputOf(const Place& x, Rows rows, const program::Norm& norm, numbers::DType dtype,
+                      int columns, const int* picks = nullptr);
 
   void RunOp(const program::EmbedOp& op);
   void RunOp(const program::InputOp& op);

@@ -62,14 +62,13 @@ LayerCache LoweringBuilder::CacheOf(const program::AttentionShape& shape) const 
 void LoweringBuilder::RunCached(const program::AttentionOp& op) {
   const program::AttentionShape& shape = op.shape;
   constexpr Rows kRows = Rows::kTokens;
-  constexpr auto kNone = program::Activation::kNone;
-  const Place x = InputOf(values_[op.x], kRows, op.norm, op.q->dtype());
+  const LinearInput x = InputOf(values_[op.x], kRows, op.norm, op.q->dtype(),
+                                op.q->out() + op.k->out() + op.v->out());
   const Place q = Scratch(DType::kF32, op.q->out(), kRows);
   const Place k = Scratch(DType::kF32, op.k->out(), kRows);
   const Place v = Scratch(DType::kF32, op.v->out(), kRows);
-  Multiply(x, kRows, *op.q, nullptr, kNone, nullptr, q);
-  Multiply(x, kRows, *op.k, nullptr, kNone, nullptr, k);
-  Multiply(x, kRows, *op.v, nullptr, kNone, nullptr, v);
+  const LinearOutput outputs[] = {{op.q, q}, {op.k, k}, {op.v, v}};
+  MultiplyEach(x, kRows, outputs);
 
   const Place rotated = Scratch(DType::kF32, op.q->out(), kRows);
   KvHeadsArgs heads = {};
@@ -135,7 +134,8 @@ void LoweringBuilder::RunOp(const program::PicksOp& op) {
     args.picks = picks;
     return PutRows(KernelId::rows_norm, kRows, args);
   }
-  const Place x = InputOf(values_[op.x], kRows, op.norm, op.weight->dtype(), picks);
+  const LinearInput x =
+      InputOf(values_[op.x], kRows, op.norm, op.weight->dtype(), op.weight->out(), picks);
   Multiply(x, kRows, *op.weight, nullptr, program::Activation::kNone, nullptr, y);
   if (base_ == 0) return;
   const StepResults results(plan_, step_->picks);

@@ -1,12 +1,10 @@
 // Kernels over rows, a warp a row: embedding, norms, rotation of heads, pooling, operands of 16 bits.
-//
-// A lane takes every 32nd value of its row; sums over a row are those of the lanes, in order of the
-// columns, joined by WarpSum. So the bits of a row depend on that row alone.
 #pragma once
 
 #include "cuda/block_fragments-inl.h"
 #include "cuda/epilogue-inl.h"
 #include "cuda/kernels.h"
+#include "cuda/norm-inl.h"
 #include "cuda/simt.h"
 
 namespace penstock::cuda {
@@ -19,87 +17,11 @@ struct RowKernel {
   static SIMT_FN int Row() { return simt::BlockX() * kTileRows + simt::WarpIndex(); }
 };
 
-SIMT_FN uint16_t Operand16(float value, bool half) {
-  return static_cast<uint16_t>(PackOperands(value, 0, half));
-}
-
-// A lane's values of a row: the first ones are held, and so read once, all of them at a time.
-struct RowValues {
-  static constexpr int kHeld = 32;
-
-  const float* row;
-  int width;
-  float held[kHeld];
-
-  SIMT_FN RowValues(const float* row_in, int width_in) : row(row_in), width(width_in) {
-    SIMT_UNROLL
-    for (int n = 0; n < kHeld; ++n) {
-      const int i = n * 32 + simt::Lane();
-      held[n] = i < width ? row[i] : 0.0F;
-    }
-  }
-  // Calls f(i, value) for each column i of the lane, in their order.
-  template <typename Function>
-  SIMT_FN void Each(Function&& f) const {
-    SIMT_UNROLL
-    for (int n = 0; n < kHeld; ++n) {
-      const int i = n * 32 + simt::Lane();
-      if (i < width) f(i, held[n]);
-    }
-    for (int i = kHeld * 32 + simt::Lane(); i < width; i += 32) f(i, row[i]);
-  }
-  // The sum of term(value) over the row, the same in all lanes.
-  template <typename Term>
-  SIMT_FN float Sum(Term&& term) const {
-    float sum = 0;
-    Each([&](int, float value) { sum += term(value); });
-    return simt::WarpSum(sum);
-  }
-};
-
-SIMT_FN void NormRow(const NormArgs& a, int row) {
-  const int64_t from = a.picks == nullptr ? row : a.picks[row];
-  const RowValues x(a.x + from * a.width, a.width);
-  float mean = 0, factor = 1;
-  if (a.gamma != nullptr) {
-    const float count = static_cast<float>(a.width);
-    if (!a.rms) mean = simt::Divide(x.Sum([](float value) { return value; }), count);
-    const float square = x.Sum([&](float value) { return (value - mean) * (value - mean); });
-    factor = simt::Rsqrt(simt::Divide(square, count) + a.epsilon);
-  }
-  const int64_t first = static_cast<int64_t>(row) * a.width;
-  const auto result = [&](int i, float value) {
-    if (a.gamma != nullptr) value = (value - mean) * factor * a.gamma[i];
-    if (a.beta != nullptr) value += a.beta[i];
-    return a.residual == nullptr ? value : simt::Fma(a.factor, value, a.residual[first + i]);
-  };
-  float scale = 1;
-  if (a.scales != nullptr) {
-    float largest = 0;
-    x.Each([&](int i, float value) {
-      value = result(i, value);
-      largest = simt::Max(largest, value < 0 ? -value : value);
-    });
-    const OperandScale scales = OperandScaleOf(simt::WarpMax(largest));
-    scale = scales.factor;
-    if (simt::Lane() == 0) a.scales[row] = scales.inverse;
-  }
-  float* const y = a.y == nullptr ? nullptr : a.y + first;
-  uint16_t* const y16 = a.y16 == nullptr ? nullptr : a.y16 + static_cast<int64_t>(row) * a.stride16;
-  x.Each([&](int i, float value) {
-    value = result(i, value);
-    if (y != nullptr) y[i] = value;
-    if (y16 != nullptr) y16[i] = Operand16(value * scale, a.half);
-  });
-  if (y16 == nullptr) return;
-  for (int i = a.width + simt::Lane(); i < a.stride16; i += 32) y16[i] = 0;
-}
-
 struct RowsNorm : RowKernel {
   static SIMT_FN void Run(const NormArgs& a) {
     simt::LaunchDependents();
     simt::WaitForPrerequisites();
-    if (Row() < *a.rows) NormRow(a, Row());
+    if (Row() < *a.rows) NormRow<1, 32>(a, Row(), NormedRowOf(a, Row()), nullptr);
   }
 };
 
@@ -143,7 +65,8 @@ struct RowsEmbed : RowKernel {
       if (a.places != nullptr) value += at(a.places, a.positions)[i];
       y[i] = value;
     }
-    NormRow(a.norm, row);  // each lane reads what it wrote
+    NormRow<1, 32>(a.norm, row, NormedRowOf(a.norm, row),
+                   nullptr);  // each lane reads what it wrote
   }
 };
 

@@ -270,7 +270,7 @@ std::vector<KernelLaunch> LaunchesOf(KernelId id, CheckMemory* memory, const Dev
   const std::string_view name = RowOf(id).name;
   const bool half = name.ends_with("_f16");
   const auto begins = [&](std::string_view with) { return name.starts_with(with); };
-  std::vector<KernelLaunch> cached = CachedLaunches(id, memory);
+  std::vector<KernelLaunch> cached = CachedLaunches(id, memory, device);
   if (!cached.empty()) return cached;
   if (id == KernelId::gemm_f32) return Float32Gemm(id, memory);
   if (id == KernelId::attention_f32) return Float32Attention(id, memory);

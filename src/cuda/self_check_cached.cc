@@ -191,7 +191,7 @@ CheckedBlocks MakeBlocks(numbers::DType stored, uint32_t seed, CheckMemory* memo
 }
 
 // With a bias, and with a gate; the last rows and features within a tile.
-std::vector<KernelLaunch> BlockGemm(KernelId id, CheckMemory* memory) {
+std::vector<KernelLaunch> BlockGemm(KernelId id, CheckMemory* memory, const DeviceInfo& device) {
   constexpr int kGemmRows = 37;
   const CheckedBlocks w = MakeBlocks(StoredOf(RowOf(id).name), 1, memory);
   const CheckedBlocks up = MakeBlocks(StoredOf(RowOf(id).name), 2, memory);
@@ -210,10 +210,69 @@ std::vector<KernelLaunch> BlockGemm(KernelId id, CheckMemory* memory) {
     args.up = gated ? reinterpret_cast<const uint16_t*>(up.blocks) : nullptr;
     args.to.activation = gated ? program::Activation::kSilu : program::Activation::kNone;
     args.to.y = memory->Room<float>(kGemmRows * kBlockFeatures).on_device;
-    const KernelRow& row = RowOf(id);
-    launches.push_back(KernelLaunch::Of(
-        id, BlocksOf(gated ? 2 * kBlockFeatures : kBlockFeatures, row.tile_features),
-        BlocksOf(kGemmRows, row.tile_rows), args));
+    launches.push_back(
+        GemmLaunch(id, args, kGemmRows, gated ? 2 * kBlockFeatures : kBlockFeatures, device));
+  }
+  return launches;
+}
+
+// Weights as a fused kernel has them.
+struct FusedWeights {
+  const uint16_t* w;
+  const float* scales;
+};
+FusedWeights MakeFused(KernelId id, uint32_t seed, CheckMemory* memory) {
+  if (id == KernelId::gemm_fused_f16) {
+    return {memory->Operands((kBlockFeatures + 15) / 16 * 16 * kBlockDepth, 0.2F, true).on_device,
+            memory->Floats(kBlockFeatures, 2)};
+  }
+  const CheckedBlocks blocks = MakeBlocks(StoredOf(RowOf(id).name), seed, memory);
+  return {reinterpret_cast<const uint16_t*>(blocks.blocks), blocks.scales};
+}
+
+// Two matrices of one row, which is normed by all warps; a gate and a residual of three rows.
+std::vector<KernelLaunch> FusedGemm(KernelId id, CheckMemory* memory) {
+  constexpr int kWidth = 500, kRowsOf = 3;
+  const FusedWeights w = MakeFused(id, 1, memory), up = MakeFused(id, 2, memory);
+  GemmNarrowArgs args = {};
+  args.gemm.k = args.gemm.stride = kBlockDepth;
+  args.norm.x = memory->Floats(5 * kWidth, 3);
+  args.norm.picks = memory->Put({4, 0, 2});
+  args.norm.gamma = memory->Floats(kWidth, 1);
+  args.norm.beta = memory->Floats(kWidth, 1);
+  args.norm.width = kWidth;
+  args.norm.stride16 = kBlockDepth;
+  args.norm.epsilon = 1e-5F;
+  args.norm.half = true;
+  args.early_weights = true;
+  std::vector<KernelLaunch> launches;
+  for (const bool gated : {false, true}) {
+    const int rows = gated ? kRowsOf : 1;
+    args.gemm.w = w.w;
+    args.gemm.rows = memory->Put({rows});
+    args.gemm.to = {};
+    args.gemm.to.scales = w.scales;
+    args.gemm.to.features = kBlockFeatures;
+    args.gemm.to.y = memory->Room<float>(kRowsOf * kBlockFeatures).on_device;
+    int blocks = BlocksOf(kBlockFeatures, 16);
+    args.more[0] = {};
+    if (gated) {
+      args.gemm.up = up.w;
+      args.gemm.to.scales_up = up.scales;
+      args.gemm.to.residual = memory->Floats(kRowsOf * kBlockFeatures, 1);
+      args.gemm.to.activation = program::Activation::kSilu;
+      args.norm.rms = true;
+      blocks = BlocksOf(2 * kBlockFeatures, 16);
+    } else {
+      args.more[0] = {up.w,
+                      up.scales,
+                      memory->Floats(kBlockFeatures, 1),
+                      memory->Room<float>(kBlockFeatures).on_device,
+                      kBlockFeatures - 5,
+                      blocks};
+      blocks += BlocksOf(kBlockFeatures - 5, 16);
+    }
+    launches.push_back(KernelLaunch::Of(id, blocks, 1, args));
   }
   return launches;
 }
@@ -228,14 +287,16 @@ std::vector<KernelLaunch> UnpackBlocks(KernelId id, CheckMemory* memory) {
 
 }  // namespace
 
-std::vector<KernelLaunch> CachedLaunches(KernelId id, CheckMemory* memory) {
+std::vector<KernelLaunch> CachedLaunches(KernelId id, CheckMemory* memory,
+                                         const DeviceInfo& device) {
   const std::string_view name = RowOf(id).name;
   if (name.starts_with("rows_kv_heads_")) return StepHeads(id, memory);
   if (name.starts_with("paged_attention_") || name.starts_with("paged_mma_")) {
     return StepAttention(id, memory);
   }
   if (id == KernelId::paged_join) return StepJoin(id, memory);
-  if (name.starts_with("gemm_narrow_codes")) return BlockGemm(id, memory);
+  if (name.starts_with("gemm_narrow_codes")) return BlockGemm(id, memory, device);
+  if (name.starts_with("gemm_fused_")) return FusedGemm(id, memory);
   if (name.starts_with("unpack_")) return UnpackBlocks(id, memory);
   if (name.starts_with("logits_")) return StepLogits(id, memory);
   return {};

@@ -111,6 +111,7 @@ class CheckMemory {
 };
 
 // Launches of a kernel; empty: it is not one of programs with a cache.
-std::vector<KernelLaunch> CachedLaunches(KernelId id, CheckMemory* memory);
+std::vector<KernelLaunch> CachedLaunches(KernelId id, CheckMemory* memory,
+                                         const DeviceInfo& device);
 
 }  // namespace penstock::cuda

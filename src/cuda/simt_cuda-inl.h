@@ -242,6 +242,13 @@ SIMT_FN Words LoadStream16(const void* at) {
                : "l"(at));
   return words;
 }
+SIMT_FN TwoWords LoadStream8(const void* at) {
+  TwoWords words;
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+               : "=r"(words.w[0]), "=r"(words.w[1])
+               : "l"(at));
+  return words;
+}
 SIMT_FN void PrefetchL2(const void* at, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(bytes));

@@ -324,6 +324,7 @@ SIMT_FN TwoWords Load8(const void* at) {
 SIMT_FN void Store8(void* at, const TwoWords& words) { std::memcpy(at, &words, sizeof(words)); }
 // Weights: read once, and not written while a kernel runs.
 SIMT_FN Words LoadStream16(const void* at) { return Load16(at); }
+SIMT_FN TwoWords LoadStream8(const void* at) { return Load8(at); }
 SIMT_FN void PrefetchL2(const void*, uint32_t) {}
 SIMT_FN int AtomicAdd(int* at, int value) {
   return std::atomic_ref<int>(*at).fetch_add(value, std::memory_order_relaxed);

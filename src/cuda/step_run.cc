@@ -59,19 +59,6 @@ Expected<uint64_t> StepRunBytes(const program::Program& program, const DeviceInf
          LargestInput(plan.groups.size(), steps);
 }
 
-Expected<CudaStepRun::Tuning> CudaStepRun::TuningOf(const std::vector<std::string>& without) {
-  Tuning tuning;
-  bool* const all[] = {&tuning.graphs, &tuning.early_launch, &tuning.split_keys};
-  static_assert(std::size(all) == std::size(kCudaOptimisations));
-  for (const std::string& name : without) {
-    const auto* const end = std::end(kCudaOptimisations);
-    const auto* const found = std::find(std::begin(kCudaOptimisations), end, name);
-    if (found == end) return Status::InvalidArgument("no optimisation is named " + name);
-    *all[found - std::begin(kCudaOptimisations)] = false;
-  }
-  return tuning;
-}
-
 Expected<std::unique_ptr<CudaStepRun>> CudaStepRun::Make(SharedDevice* shared,
                                                          const program::Program& program,
                                                          const program::PrepareOptions& options,
@@ -81,26 +68,22 @@ Expected<std::unique_ptr<CudaStepRun>> CudaStepRun::Make(SharedDevice* shared,
       !std::ranges::all_of(options.blocks, positive)) {
     return Status::InvalidArgument("rows, picks and blocks must be positive");
   }
-  PENSTOCK_ASSIGN_OR_RETURN(const Tuning tuning, TuningOf(options.without));
   PENSTOCK_ASSIGN_OR_RETURN(LoweringPlan plan,
                             PlanLowering(program, shared->device->info(), &options));
-  std::unique_ptr<CudaStepRun> run(
-      new CudaStepRun(shared, std::move(plan), options, run_options, tuning));
+  std::unique_ptr<CudaStepRun> run(new CudaStepRun(shared, std::move(plan), options, run_options));
   const WaitingLock lock(&shared->mutex);
   PENSTOCK_RETURN_IF_ERROR(run->Allocate());
   return run;
 }
 
 CudaStepRun::CudaStepRun(SharedDevice* shared, LoweringPlan plan,
-                         const program::PrepareOptions& options, const RunOptions& run_options,
-                         const Tuning& tuning)
+                         const program::PrepareOptions& options, const RunOptions& run_options)
     : shared_(shared),
       plan_(std::move(plan)),
       options_(options),
-      tuning_(tuning),
       tile_rows_(PagedTileRows(plan_)),
       results_layout_(plan_, options.picks),
-      graphs_(shared, {run_options.graphs && tuning.graphs, run_options.graphs_max}),
+      graphs_(shared, {run_options.graphs && plan_.tuning.graphs, run_options.graphs_max}),
       activation_bytes_(LargestActivations(plan_, options)) {
   const auto picks = static_cast<size_t>(options.picks);
   wants_.resize(picks);
@@ -176,7 +159,8 @@ CudaStepRun::Cut CudaStepRun::CutOf(const program::PackedBatch& batch) const {
     chunks += static_cast<size_t>(length) * ChunksOf(int64_t{past} + length);
   }
   // A lone chunk has nothing to be joined with.
-  cut.split = tuning_.split_keys && batch.tokens() <= static_cast<size_t>(StepBucket::kSplitRows) &&
+  cut.split = plan_.tuning.split_keys &&
+              batch.tokens() <= static_cast<size_t>(StepBucket::kSplitRows) &&
               chunks <= static_cast<size_t>(StepBucket::kSplitChunks) && chunks > batch.tokens();
   if (cut.split) cut.tiles = chunks;
   return cut;
@@ -246,7 +230,7 @@ Status CudaStepRun::Put(const program::PackedBatch& batch) {
   PENSTOCK_ASSIGN_OR_RETURN(
       const GraphCache::Kernels kernels, graphs_.Get(key, shared_->generation + generation_, [&] {
         Lowered lowered = LowerStep(plan_, bucket, memory_, shared_->activations.data());
-        for (KernelLaunch& launch : lowered.launches) launch.early = tuning_.early_launch;
+        for (KernelLaunch& launch : lowered.launches) launch.early = plan_.tuning.early_launch;
         return lowered;
       }));
   PENSTOCK_RETURN_IF_ERROR(device->Record(begun_));

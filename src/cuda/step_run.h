@@ -19,10 +19,6 @@
 
 namespace penstock::cuda {
 
-// For PrepareOptions::without: kernels in graphs; kernels that begin before the one before has ended;
-// attention split by chunks of keys.
-inline constexpr const char* kCudaOptimisations[] = {"graphs", "early_launch", "split_keys"};
-
 // What such a run takes besides the cache: of the device, activations included. Weights are not read.
 Expected<uint64_t> StepRunBytes(const program::Program& program, const DeviceInfo& device,
                                 const program::PrepareOptions& options);
@@ -52,14 +48,8 @@ class CudaStepRun final : public program::ProgramRun {
   uint64_t CommittedBytes() const override { return cache_bytes_; }
 
  private:
-  // kCudaOptimisations that are on.
-  struct Tuning {
-    bool graphs = true, early_launch = true, split_keys = true;
-  };
-  static Expected<Tuning> TuningOf(const std::vector<std::string>& without);
-
   CudaStepRun(SharedDevice* shared, LoweringPlan plan, const program::PrepareOptions& options,
-              const RunOptions& run_options, const Tuning& tuning);
+              const RunOptions& run_options);
 
   // How a step is cut into tiles of attention.
   struct Cut {
@@ -80,7 +70,6 @@ class CudaStepRun final : public program::ProgramRun {
   SharedDevice* const shared_;
   const LoweringPlan plan_;
   const program::PrepareOptions options_;
-  const Tuning tuning_;
   const int32_t tile_rows_;
   const StepResults results_layout_;
   GraphCache graphs_;

@@ -212,7 +212,7 @@ TEST(CudaStepRun, BitsDoNotDependOnTuning) {
   const TinyWeights weights(shape, DType::kF32, 5);
   const std::vector<int32_t> ids = RandomIds(shape, 263, 6);
   TinyDecoder decoder = OnDevice(weights, DType::kF16, {.overlaps = true});
-  ASSERT_EQ(decoder.optimisations().size(), 3u);
+  ASSERT_EQ(decoder.optimisations().size(), std::size(kCudaOptimisations));
   const std::vector<float> want =
       RunInSteps(decoder.NewRun(DType::kBf16, 260).get(), shape, ids, {260, 1});
   for (const char* const off : decoder.optimisations()) {

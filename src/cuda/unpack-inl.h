@@ -24,11 +24,12 @@ struct Unpack {
       const char* const from = reinterpret_cast<const char*>(a.blocks) +
                                (2 * static_cast<int64_t>(piece) + half) * Form::kHalfPieceBytes;
       const typename Form::Codes codes = Form::ReadCodes(from, lane);
+      const auto words = Form::ReadScales(from + Form::kCodeBytes, lane / 4);
       const int feature = 8 * half + lane / 4;
       uint16_t* const to = a.to + static_cast<int64_t>(piece) * 1024 + feature * 64;
       SIMT_UNROLL
       for (int step = 0; step < 4; ++step) {
-        const auto scales = Form::Read(from + Form::kCodeBytes, lane / 4, step * 16 / Form::kBlock);
+        const auto scales = Form::PairOf(words, step * 16 / Form::kBlock);
         SIMT_UNROLL
         for (int second = 0; second < 2; ++second) {
           const uint32_t two = Form::Weights(

@@ -60,7 +60,7 @@ TEST_P(CudaGoldenDecoder, StaysCloseInF16) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaGoldenDecoder, testing::ValuesIn(generate::GoldenDecoders()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& one) { return one.param; });
 
 }  // namespace
 }  // namespace penstock::devices
