@@ -257,12 +257,15 @@ struct PagedShape {
   bool causal;
 };
 
+// Attention to the keys in heads.cache, by queries in heads.rotated. With `appends` each sequence has
+// one row: its q is normed and rotated where it is read, and the block of the newest key appends.
 struct PagedArgs {
-  const float* q;  // [rows, heads * head_size]
-  float* y;  // the same; with split attention the parts instead: [parts, heads, head_size + 2]
+  KvHeadsArgs heads;
+  bool appends;
+  float*
+      y;  // [rows, heads * head_size]; with split attention the parts: [parts, heads, head_size + 2]
   const PagedTile* tiles;
   const int* tile_count;
-  LayerCache cache;
   PagedShape shape;
   float scale;
   float soft_cap;  // scores become cap * tanh(score / cap); 0: as they are

@@ -215,8 +215,8 @@ InputLayout::InputLayout(const Bucket& bucket, int32_t input_width) {
 
 static Expected<StepTuning> TuningOf(const std::vector<std::string>& without) {
   StepTuning tuning;
-  bool* const all[] = {&tuning.graphs, &tuning.early_launch, &tuning.early_weights,
-                       &tuning.split_keys, &tuning.fused_norms};
+  bool* const all[] = {&tuning.graphs,     &tuning.early_launch, &tuning.early_weights,
+                       &tuning.split_keys, &tuning.fused_norms,  &tuning.fused_heads};
   static_assert(std::size(all) == std::size(kCudaOptimisations));
   for (const std::string& name : without) {
     const auto* const end = std::end(kCudaOptimisations);
@@ -279,9 +279,9 @@ Lowered Lower(const LoweringPlan& plan, const Bucket& bucket, std::byte* activat
   return builder.Take();
 }
 
-StepBucket StepBucket::Of(size_t rows, size_t picks, size_t tiles, bool split) {
+StepBucket StepBucket::Of(size_t rows, size_t picks, size_t tiles, bool split, bool single) {
   const auto up = [](size_t n) { return n == 0 ? 0 : static_cast<int32_t>(std::bit_ceil(n)); };
-  return {up(rows), up(picks), up(tiles), split};
+  return {up(rows), up(picks), up(tiles), split, single};
 }
 
 int32_t PagedTileRows(const LoweringPlan& plan) {

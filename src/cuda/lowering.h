@@ -58,13 +58,14 @@ struct Forms {
 };
 
 // For PrepareOptions::without: kernels in graphs; kernels that begin before the one before has ended,
-// and load weights at once; attention split by chunks of keys; norms in the kernels that read them.
-inline constexpr const char* kCudaOptimisations[] = {"graphs", "early_launch", "early_weights",
-                                                     "split_keys", "fused_norms"};
+// and load weights at once; attention split by chunks of keys; norms in the kernels that read them;
+// heads rotated and appended by attention.
+inline constexpr const char* kCudaOptimisations[] = {"graphs",     "early_launch", "early_weights",
+                                                     "split_keys", "fused_norms",  "fused_heads"};
 // Which of them are on.
 struct StepTuning {
   bool graphs = true, early_launch = true, early_weights = true, split_keys = true,
-       fused_norms = true;
+       fused_norms = true, fused_heads = true;
 };
 
 // How a program runs on a device: checked once, when it is prepared.
@@ -113,8 +114,9 @@ struct StepBucket {
   int32_t picks = 1;
   int32_t tiles = 1;  // of rows; with split attention, rows and their chunks
   bool split = false;
+  bool single = false;  // each sequence has one row
 
-  static StepBucket Of(size_t rows, size_t picks, size_t tiles, bool split);
+  static StepBucket Of(size_t rows, size_t picks, size_t tiles, bool split, bool single);
   friend auto operator<=>(const StepBucket&, const StepBucket&) = default;
 };
 // Rows of a tile of attention that is not split.

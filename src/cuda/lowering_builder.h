@@ -130,6 +130,7 @@ class LoweringBuilder {
   void RunCached(const program::AttentionOp& op);
   PagedShape PagedShapeOf(const program::AttentionShape& shape) const;
   LayerCache CacheOf(const program::AttentionShape& shape) const;
+  KvHeadsArgs KvHeadsOf(const program::AttentionShape& shape) const;
 
   const LoweringPlan& plan_;
   const program::Program& program_;

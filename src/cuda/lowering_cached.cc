@@ -59,6 +59,27 @@ LayerCache LoweringBuilder::CacheOf(const program::AttentionShape& shape) const 
   return cache;
 }
 
+KvHeadsArgs LoweringBuilder::KvHeadsOf(const program::AttentionShape& shape) const {
+  KvHeadsArgs heads = {};
+  heads.q_gamma = FloatsOf(shape.q_norm.gamma);
+  heads.k_gamma = FloatsOf(shape.k_norm.gamma);
+  heads.cos = FloatsOf(shape.rope_cos);
+  heads.sin = FloatsOf(shape.rope_sin);
+  heads.long_cos = FloatsOf(shape.long_rope_cos);
+  heads.long_sin = FloatsOf(shape.long_rope_sin);
+  heads.rows = CountOf(Rows::kTokens);
+  heads.positions = At<int>(step_input_.positions);
+  heads.sequences = At<int>(step_input_.sequences);
+  heads.is_long = At<int>(step_input_.is_long);
+  heads.cache = CacheOf(shape);
+  heads.heads = shape.heads;
+  heads.rope_size = shape.rope_size;
+  heads.q_epsilon = shape.q_norm.epsilon;
+  heads.k_epsilon = shape.k_norm.epsilon;
+  heads.interleaved = shape.rope_interleaved;
+  return heads;
+}
+
 void LoweringBuilder::RunCached(const program::AttentionOp& op) {
   const program::AttentionShape& shape = op.shape;
   constexpr Rows kRows = Rows::kTokens;
@@ -70,43 +91,26 @@ void LoweringBuilder::RunCached(const program::AttentionOp& op) {
   const LinearOutput outputs[] = {{op.q, q}, {op.k, k}, {op.v, v}};
   MultiplyEach(x, kRows, outputs);
 
-  const Place rotated = Scratch(DType::kF32, op.q->out(), kRows);
-  KvHeadsArgs heads = {};
-  heads.q = q.floats;
-  heads.k = k.floats;
-  heads.v = v.floats;
-  heads.rotated = rotated.floats;
-  heads.q_gamma = FloatsOf(shape.q_norm.gamma);
-  heads.k_gamma = FloatsOf(shape.k_norm.gamma);
-  heads.cos = FloatsOf(shape.rope_cos);
-  heads.sin = FloatsOf(shape.rope_sin);
-  heads.long_cos = FloatsOf(shape.long_rope_cos);
-  heads.long_sin = FloatsOf(shape.long_rope_sin);
-  heads.rows = CountOf(kRows);
-  heads.positions = At<int>(step_input_.positions);
-  heads.sequences = At<int>(step_input_.sequences);
-  heads.is_long = At<int>(step_input_.is_long);
-  heads.cache = CacheOf(shape);
-  heads.heads = shape.heads;
-  heads.rope_size = shape.rope_size;
-  heads.q_epsilon = shape.q_norm.epsilon;
-  heads.k_epsilon = shape.k_norm.epsilon;
-  heads.interleaved = shape.rope_interleaved;
-  const DType type = plan_.cache_type;
-  PutRows(OfCacheType(type, KernelId::rows_kv_heads_f32, KernelId::rows_kv_heads_f16,
-                      KernelId::rows_kv_heads_bf16),
-          kRows, heads, shape.heads + shape.kv_heads);
-
+  const bool appends = step_bucket_.single && plan_.tuning.fused_heads;
   const Place& y = values_[op.y];
   PagedArgs args = {};
-  args.q = rotated.floats;
+  args.heads = KvHeadsOf(shape);
+  args.heads.q = q.floats;
+  args.heads.k = k.floats;
+  args.heads.v = v.floats;
+  args.appends = appends;
   args.y = y.floats;
   args.tiles = At<PagedTile>(step_input_.tiles);
   args.tile_count = Count(StepInput::kTiles);
-  args.cache = CacheOf(shape);
   args.shape = PagedShapeOf(shape);
   args.scale = shape.scale;
   args.soft_cap = shape.soft_cap;
+  if (!appends) {
+    args.heads.rotated = Scratch(DType::kF32, op.q->out(), kRows).floats;
+    PutRows(OfCacheType(plan_.cache_type, KernelId::rows_kv_heads_f32, KernelId::rows_kv_heads_f16,
+                        KernelId::rows_kv_heads_bf16),
+            kRows, args.heads, shape.heads + shape.kv_heads);
+  }
   const int units = HasFragments(plan_, shape) ? kChunkKeys / 64 : 1;
   if (step_bucket_.split) {
     const auto part_floats = static_cast<uint64_t>(shape.heads * (shape.head_size + 2));

@@ -1,5 +1,6 @@
 // Attention of programs with a cache: heads of new tokens are normed, rotated and appended to blocks
-// of the cache, then each row attends to the keys that it sees.
+// of the cache, by a kernel before or by attention itself; then each row attends to the keys that it
+// sees.
 //
 // Sums of a row: keys come in chunks of 256 by their position, in each of which the largest score
 // and the sums follow tiles of 32 keys (online softmax, arXiv 1805.02867) from nothing; chunks are
@@ -61,73 +62,85 @@ SIMT_FN int ValuePlace(const LayerCache& cache, int slot, int column) {
   return tile * 256 + FragmentPlace(column % 16, slot % 16);
 }
 
-// A warp a row and head: query heads, then kv heads. Grid: rows, heads.
-template <typename Type>
-struct RowsKvHeads : RowKernel {
-  // A head's values of a row, normed and rotated.
-  struct Head {
-    const float* x;
-    const float* gamma;
-    const float* cos;  // of the row's position
-    const float* sin;
-    float factor;
+// A head's values of a row, normed and rotated. By a warp.
+struct KvHead {
+  const float* x;
+  const float* gamma;
+  const float* cos;  // of the row's position
+  const float* sin;
+  float factor;
 
-    SIMT_FN float Normed(int column) const {
-      return gamma == nullptr ? x[column] : x[column] * factor * gamma[column];
-    }
-    SIMT_FN float Value(const KvHeadsArgs& a, int column) const {
-      if (cos == nullptr || column >= a.rope_size) return Normed(column);
-      const int half = a.rope_size / 2;
-      const int pair = a.interleaved ? column / 2 : column % half;
-      const bool second = a.interleaved ? column % 2 == 1 : column >= half;
-      const float first_value = Normed(a.interleaved ? 2 * pair : pair);
-      const float second_value = Normed(a.interleaved ? 2 * pair + 1 : pair + half);
-      return second ? second_value * cos[pair] + first_value * sin[pair]
-                    : first_value * cos[pair] - second_value * sin[pair];
-    }
-  };
-
-  static SIMT_FN Head HeadOf(const KvHeadsArgs& a, const float* x, const float* gamma,
-                             float epsilon, int row) {
-    Head head = {x, gamma, nullptr, nullptr, 1.0F};
+  SIMT_FN KvHead(const KvHeadsArgs& a, const float* x_in, const float* gamma_in, float epsilon,
+                 int row)
+      : x(x_in), gamma(gamma_in), cos(nullptr), sin(nullptr), factor(1) {
     if (gamma != nullptr) {
       float squares = 0;
       for (int i = simt::Lane(); i < a.cache.head_size; i += 32) squares += x[i] * x[i];
       const float mean =
           simt::Divide(simt::WarpSum(squares), static_cast<float>(a.cache.head_size));
-      head.factor = simt::Rsqrt(mean + epsilon);
+      factor = simt::Rsqrt(mean + epsilon);
     }
-    if (a.cos == nullptr) return head;
+    if (a.cos == nullptr) return;
     const bool is_long = a.long_cos != nullptr && a.is_long[a.sequences[row]] != 0;
     const int64_t at = static_cast<int64_t>(a.positions[row]) * (a.rope_size / 2);
-    head.cos = (is_long ? a.long_cos : a.cos) + at;
-    head.sin = (is_long ? a.long_sin : a.sin) + at;
-    return head;
+    cos = (is_long ? a.long_cos : a.cos) + at;
+    sin = (is_long ? a.long_sin : a.sin) + at;
+  }
+  // One of a row's query heads.
+  static SIMT_FN KvHead OfQuery(const KvHeadsArgs& a, int row, int head) {
+    const int64_t at = (static_cast<int64_t>(row) * a.heads + head) * a.cache.head_size;
+    return KvHead(a, a.q + at, a.q_gamma, a.q_epsilon, row);
   }
 
+  SIMT_FN float Normed(int column) const {
+    return gamma == nullptr ? x[column] : x[column] * factor * gamma[column];
+  }
+  SIMT_FN float Value(const KvHeadsArgs& a, int column) const {
+    if (cos == nullptr || column >= a.rope_size) return Normed(column);
+    const int half = a.rope_size / 2;
+    const int pair = a.interleaved ? column / 2 : column % half;
+    const bool second = a.interleaved ? column % 2 == 1 : column >= half;
+    const float first_value = Normed(a.interleaved ? 2 * pair : pair);
+    const float second_value = Normed(a.interleaved ? 2 * pair + 1 : pair + half);
+    return second ? second_value * cos[pair] + first_value * sin[pair]
+                  : first_value * cos[pair] - second_value * sin[pair];
+  }
+};
+
+// Appends a row's key and value of a head to the cache. By a warp.
+template <typename Type>
+SIMT_FN void AppendHead(const KvHeadsArgs& a, int row, int kv_head) {
+  const int position = a.positions[row], size = a.cache.head_size;
+  const int64_t at = (static_cast<int64_t>(row) * a.cache.kv_heads + kv_head) * size;
+  const KvHead head(a, a.k + at, a.k_gamma, a.k_epsilon, row);
+  typename Type::Stored* const keys = KeysOf<Type>(a.cache, a.sequences[row], position, kv_head);
+  typename Type::Stored* const values = keys + kCacheTokens * size;
+  const int slot = position % kCacheTokens;
+  for (int i = simt::Lane(); i < size; i += 32) {
+    keys[KeyPlace(a.cache, slot, i)] = Type::Write(head.Value(a, i));
+    values[ValuePlace(a.cache, slot, i)] = Type::Write(a.v[at + i]);
+  }
+}
+
+// A warp a row and head: query heads, then kv heads. Grid: rows, heads.
+template <typename Type>
+struct RowsKvHeads : RowKernel {
   static SIMT_FN void Run(const KvHeadsArgs& a) {
     simt::LaunchDependents();
     simt::WaitForPrerequisites();
     const int row = Row(), number = simt::BlockY(), size = a.cache.head_size;
     if (row >= *a.rows) return;
-    if (number < a.heads) {
-      const int64_t at = (static_cast<int64_t>(row) * a.heads + number) * size;
-      const Head head = HeadOf(a, a.q + at, a.q_gamma, a.q_epsilon, row);
-      for (int i = simt::Lane(); i < size; i += 32) a.rotated[at + i] = head.Value(a, i);
-      return;
-    }
-    const int kv_head = number - a.heads, position = a.positions[row];
-    const int64_t at = (static_cast<int64_t>(row) * a.cache.kv_heads + kv_head) * size;
-    const Head head = HeadOf(a, a.k + at, a.k_gamma, a.k_epsilon, row);
-    typename Type::Stored* const keys = KeysOf<Type>(a.cache, a.sequences[row], position, kv_head);
-    typename Type::Stored* const values = keys + kCacheTokens * size;
-    const int slot = position % kCacheTokens;
-    for (int i = simt::Lane(); i < size; i += 32) {
-      keys[KeyPlace(a.cache, slot, i)] = Type::Write(head.Value(a, i));
-      values[ValuePlace(a.cache, slot, i)] = Type::Write(a.v[at + i]);
-    }
+    if (number >= a.heads) return AppendHead<Type>(a, row, number - a.heads);
+    const KvHead head = KvHead::OfQuery(a, row, number);
+    float* const to = a.rotated + (static_cast<int64_t>(row) * a.heads + number) * size;
+    for (int i = simt::Lane(); i < size; i += 32) to[i] = head.Value(a, i);
   }
 };
+
+// Whether a block of attention appends the newest key of its tile.
+SIMT_FN bool Appends(const PagedArgs& a, const PagedTile& tile) {
+  return a.appends && (tile.chunk < 0 || tile.chunk == a.heads.positions[tile.row] / kChunkKeys);
+}
 
 // The keys that a row sees.
 struct SeenKeys {
@@ -183,11 +196,11 @@ struct PagedAttention {
   // The keys [begin, end) of one chunk, from nothing. `q` and `weights` are the warp's memory.
   static SIMT_FN AttendedKeys Attend(const PagedArgs& a, int sequence, const float* q,
                                      float* weights, int begin, int end) {
-    const int lane = simt::Lane(), size = a.cache.head_size;
+    const int lane = simt::Lane(), size = a.heads.cache.head_size;
     const float none = simt::FloatOf(0xFF800000);
     AttendedKeys all;
     for (int first = begin / kCacheTokens * kCacheTokens; first < end; first += kCacheTokens) {
-      const Stored* const keys = KeysOf<Type>(a.cache, sequence, first, simt::BlockY());
+      const Stored* const keys = KeysOf<Type>(a.heads.cache, sequence, first, simt::BlockY());
       const Stored* const values = keys + kCacheTokens * size;
       const int key = first + lane;
       const bool seen = key >= begin && key < end;
@@ -232,13 +245,22 @@ struct PagedAttention {
     simt::WaitForPrerequisites();
     if (simt::BlockX() >= *a.tile_count) return;
     const PagedTile tile = a.tiles[simt::BlockX()];
-    const int group = a.shape.heads / a.cache.kv_heads, size = a.cache.head_size;
+    const int group = a.shape.heads / a.heads.cache.kv_heads, size = a.heads.cache.head_size;
     float* const q = simt::Shared<float>() + simt::WarpIndex() * kWarpFloats;
     float* const weights = q + kHeadSizeMax;
+    if (Appends(a, tile)) {
+      if (simt::WarpIndex() == 0) AppendHead<Type>(a.heads, tile.row, simt::BlockY());
+      simt::Sync();
+    }
     for (int line = simt::WarpIndex(); line < tile.count * group; line += kWarps) {
       const int row = tile.row + line / group, head = simt::BlockY() * group + line % group;
       const int64_t at = (static_cast<int64_t>(row) * a.shape.heads + head) * size;
-      for (int i = simt::Lane(); i < size; i += 32) q[i] = a.q[at + i];
+      if (a.appends) {
+        const KvHead query = KvHead::OfQuery(a.heads, row, head);
+        for (int i = simt::Lane(); i < size; i += 32) q[i] = query.Value(a.heads, i);
+      } else {
+        for (int i = simt::Lane(); i < size; i += 32) q[i] = a.heads.rotated[at + i];
+      }
       simt::SyncWarp();
       const SeenKeys seen = SeenKeysOf(a.shape, row);
       // The part of a chunk that is seen.

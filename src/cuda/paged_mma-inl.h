@@ -58,17 +58,40 @@ struct PagedMma {
     for (int i = 0; i < 4; ++i) a[i] = words.w[i];
   }
 
+  // LoadQueries of the one row of a sequence, whose queries are normed and rotated on the way; a warp
+  // appends its key and value.
+  static SIMT_FN void MakeQueries(const PagedArgs& a, const PagedTile& tile, int base, int group) {
+    auto* const q = simt::Shared<uint16_t>();
+    const int size = a.heads.cache.head_size, warp = simt::WarpIndex();
+    if (base == 0 && warp == kWarps - 1 && Appends(a, tile)) {
+      AppendHead<Type>(a.heads, tile.row, simt::BlockY());
+    }
+    for (int number = warp; number < kLines; number += kWarps) {
+      uint16_t* const to = q + number * kStride;
+      const int line = base + number;
+      int end = 0;
+      if (line < group) {
+        end = size;
+        const KvHead head = KvHead::OfQuery(a.heads, tile.row, simt::BlockY() * group + line);
+        for (int i = simt::Lane(); i < size; i += 32) {
+          to[i] = Operand16(head.Value(a.heads, i), Type::kHalf);
+        }
+      }
+      for (int i = end + simt::Lane(); i < kDepth; i += 32) to[i] = 0;
+    }
+  }
+
   // Operands of q: lines from `base` on, zeros beyond the last one and behind the head.
   static SIMT_FN void LoadQueries(const PagedArgs& a, const PagedTile& tile, int base, int group) {
     auto* const q = simt::Shared<uint16_t>();
-    const int size = a.cache.head_size;
+    const int size = a.heads.cache.head_size;
     for (int i = simt::ThreadX(); i < kLines * kDepth / 2; i += kThreads) {
       const int number = i / (kDepth / 2), column = i % (kDepth / 2) * 2, line = base + number;
       uint32_t two = 0;
       if (line < tile.count * group && column < size) {
         const int64_t row = tile.row + line / group;
         const int head = simt::BlockY() * group + line % group;
-        const float* const from = a.q + (row * a.shape.heads + head) * size + column;
+        const float* const from = a.heads.rotated + (row * a.shape.heads + head) * size + column;
         two = PackOperands(from[0], from[1], Type::kHalf);
       }
       *reinterpret_cast<uint32_t*>(q + number * kStride + column) = two;
@@ -78,7 +101,7 @@ struct PagedMma {
   // Scores of the unit's keys, none of those that a line does not see.
   static SIMT_FN void Score(const PagedArgs& a, const Unit& unit, const Seen& seen,
                             float (&scores)[kKeyTiles][kTiles][4]) {
-    const int lane = simt::Lane(), dims = a.cache.head_size / 16;
+    const int lane = simt::Lane(), dims = a.heads.cache.head_size / 16;
     const uint16_t* const q = simt::Shared<uint16_t>();
     for (int dim = 0; dim < dims; ++dim) {
       uint32_t queries[kTiles][2];
@@ -188,7 +211,7 @@ struct PagedMma {
     }
     SIMT_UNROLL
     for (int dim = 0; dim < kDims; ++dim) {
-      if (16 * dim >= a.cache.head_size) continue;
+      if (16 * dim >= a.heads.cache.head_size) continue;
       float found[kTiles][4] = {};
       SIMT_UNROLL
       for (int m = 0; m < kKeyTiles; ++m) {
@@ -242,7 +265,7 @@ struct PagedMma {
   // The four warps' states become results.
   static SIMT_FN void Finish(const PagedArgs& a, const PagedTile& tile, int base, int group) {
     const float* const states = simt::Shared<float>();
-    const int size = a.cache.head_size;
+    const int size = a.heads.cache.head_size;
     for (int i = simt::ThreadX(); i < kLines * size; i += kThreads) {
       const int number = i / size, column = i % size, line = base + number;
       if (line >= tile.count * group) continue;
@@ -265,8 +288,12 @@ struct PagedMma {
 
   // The lines from `base` on.
   static SIMT_FN void RunLines(const PagedArgs& a, const PagedTile& tile, int base, int group) {
-    const int warp = simt::WarpIndex(), lane = simt::Lane(), size = a.cache.head_size;
-    LoadQueries(a, tile, base, group);
+    const int warp = simt::WarpIndex(), lane = simt::Lane(), size = a.heads.cache.head_size;
+    if (a.appends) {
+      MakeQueries(a, tile, base, group);
+    } else {
+      LoadQueries(a, tile, base, group);
+    }
     simt::Sync();
     Seen seen = {};
     SIMT_UNROLL
@@ -293,7 +320,7 @@ struct PagedMma {
       for (int block = 0; block < 2; ++block) {
         const int first = unit.first + block * kCacheTokens;
         if (first >= end || first + kCacheTokens <= begin) continue;
-        unit.keys[block] = KeysOf<Type>(a.cache, tile.sequence, first, simt::BlockY());
+        unit.keys[block] = KeysOf<Type>(a.heads.cache, tile.sequence, first, simt::BlockY());
         unit.values[block] = unit.keys[block] + kCacheTokens * size;
         any = true;
       }
@@ -324,7 +351,7 @@ struct PagedMma {
     simt::WaitForPrerequisites();
     if (simt::BlockX() >= *a.tile_count) return;
     const PagedTile tile = a.tiles[simt::BlockX()];
-    const int group = a.shape.heads / a.cache.kv_heads;
+    const int group = a.shape.heads / a.heads.cache.kv_heads;
     for (int base = 0; base < tile.count * group; base += kLines) RunLines(a, tile, base, group);
   }
 };

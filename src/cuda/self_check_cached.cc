@@ -58,29 +58,36 @@ LayerCache CacheOf(KernelId id, const Step& step, CheckMemory* memory) {
   return cache;
 }
 
+// Heads of the step's rows: what attention reads of them is set where it is needed.
+KvHeadsArgs HeadsOf(KernelId id, const Step& step, CheckMemory* memory) {
+  constexpr int kRope = 16;
+  const auto size = static_cast<size_t>(HeadSizeOf(id));
+  const auto table = [&] { return memory->Floats((kStepPast + 3) * kRope / 2, 1); };
+  return {.q = memory->Floats(kStepRows * kQueryHeads * size, 2),
+          .k = memory->Floats(kStepRows * kKvHeads * size, 2),
+          .v = memory->Floats(kStepRows * kKvHeads * size, 2),
+          .rotated = nullptr,
+          .q_gamma = memory->Floats(size, 1),
+          .k_gamma = memory->Floats(size, 1),
+          .cos = table(),
+          .sin = table(),
+          .long_cos = table(),
+          .long_sin = table(),
+          .rows = step.rows,
+          .positions = step.positions,
+          .sequences = step.sequences,
+          .is_long = memory->Put({1, 0}),
+          .cache = {},
+          .heads = kQueryHeads,
+          .rope_size = kRope,
+          .q_epsilon = 1e-5F,
+          .k_epsilon = 1e-6F,
+          .interleaved = false};
+}
+
 std::vector<KernelLaunch> StepHeads(KernelId id, CheckMemory* memory) {
   const Step step = StepOf(memory);
-  constexpr int kRope = 16;
-  KvHeadsArgs args = {.q = memory->Floats(kStepRows * kQueryHeads * kStepHeadSize, 2),
-                      .k = memory->Floats(kStepRows * kKvHeads * kStepHeadSize, 2),
-                      .v = memory->Floats(kStepRows * kKvHeads * kStepHeadSize, 2),
-                      .rotated = nullptr,
-                      .q_gamma = memory->Floats(kStepHeadSize, 1),
-                      .k_gamma = memory->Floats(kStepHeadSize, 1),
-                      .cos = memory->Floats((kStepPast + 3) * kRope / 2, 1),
-                      .sin = memory->Floats((kStepPast + 3) * kRope / 2, 1),
-                      .long_cos = memory->Floats((kStepPast + 3) * kRope / 2, 1),
-                      .long_sin = memory->Floats((kStepPast + 3) * kRope / 2, 1),
-                      .rows = step.rows,
-                      .positions = step.positions,
-                      .sequences = step.sequences,
-                      .is_long = memory->Put({1, 0}),
-                      .cache = {},
-                      .heads = kQueryHeads,
-                      .rope_size = kRope,
-                      .q_epsilon = 1e-5F,
-                      .k_epsilon = 1e-6F,
-                      .interleaved = false};
+  KvHeadsArgs args = HeadsOf(id, step, memory);
   std::vector<KernelLaunch> launches;
   for (const bool interleaved : {false, true}) {
     args.interleaved = interleaved;
@@ -107,21 +114,26 @@ PagedShape ShapeOf(const Step& step, CheckMemory* memory) {
 std::vector<KernelLaunch> StepAttention(KernelId id, CheckMemory* memory) {
   const Step step = StepOf(memory);
   const int size = HeadSizeOf(id);
-  PagedArgs args = {.q = memory->Floats(static_cast<size_t>(kStepRows * kQueryHeads * size), 2),
+  PagedArgs args = {.heads = HeadsOf(id, step, memory),
+                    .appends = false,
                     .y = nullptr,
                     .tiles = nullptr,
-                    .tile_count = nullptr,
-                    .cache = CacheOf(id, step, memory),
+                    .tile_count = memory->Put({3}),
                     .shape = ShapeOf(step, memory),
                     .scale = 0.2F,
                     .soft_cap = 0};
+  args.heads.cache = CacheOf(id, step, memory);
+  args.heads.rotated =
+      const_cast<float*>(memory->Floats(static_cast<size_t>(kStepRows * kQueryHeads * size), 2));
   args.shape.head_size = size;
   std::vector<KernelLaunch> launches;
-  // Causal; with a window, a cap and both directions; by chunks.
-  for (int way = 0; way < 3; ++way) {
-    args.tiles = way < 2 ? memory->Put<PagedTile>({{0, 3, 0, -1}, {3, 4, 1, -1}, {7, 2, 1, -1}})
-                         : memory->Put<PagedTile>({{0, 1, 0, 0}, {0, 1, 0, 1}, {5, 1, 1, 0}});
-    args.tile_count = memory->Put({3});
+  // Causal; with a window, a cap and both directions; by chunks; with a row of each sequence, which
+  // are appended.
+  for (int way = 0; way < 4; ++way) {
+    args.tiles = way < 2    ? memory->Put<PagedTile>({{0, 3, 0, -1}, {3, 4, 1, -1}, {7, 2, 1, -1}})
+                 : way == 2 ? memory->Put<PagedTile>({{0, 1, 0, 0}, {0, 1, 0, 1}, {5, 1, 1, 0}})
+                            : memory->Put<PagedTile>({{2, 1, 0, 0}, {2, 1, 0, 1}, {8, 1, 1, -1}});
+    args.appends = way == 3;
     args.shape.window = way == 1 ? 20 : 0;
     args.shape.causal = way != 1;
     args.soft_cap = way == 1 ? 5.0F : 0.0F;

@@ -25,8 +25,8 @@ size_t ChunksOf(int64_t tokens) {
 std::array<StepBucket, 2> LargestSteps(const program::PrepareOptions& options) {
   const auto rows = static_cast<size_t>(options.rows), picks = static_cast<size_t>(options.picks);
   const size_t split_rows = std::min<size_t>(rows, StepBucket::kSplitRows);
-  return {StepBucket::Of(rows, picks, rows, false),
-          StepBucket::Of(split_rows, picks, StepBucket::kSplitChunks, true)};
+  return {StepBucket::Of(rows, picks, rows, false, false),
+          StepBucket::Of(split_rows, picks, StepBucket::kSplitChunks, true, false)};
 }
 uint64_t LargestActivations(const LoweringPlan& plan, const program::PrepareOptions& options) {
   uint64_t bytes = 0;
@@ -218,15 +218,16 @@ uint64_t CudaStepRun::WriteInput(const StepInput& layout, const Cut& cut,
 Status CudaStepRun::Put(const program::PackedBatch& batch) {
   Device* const device = shared_->device;
   const Cut cut = CutOf(batch);
-  const StepBucket bucket =
-      StepBucket::Of(batch.tokens(), batch.picks.size(), cut.tiles, cut.split);
+  const StepBucket bucket = StepBucket::Of(batch.tokens(), batch.picks.size(), cut.tiles, cut.split,
+                                           batch.tokens() == batch.sequences());
   const StepInput layout(bucket, plan_.groups.size());
   PENSTOCK_RETURN_IF_ERROR(ReserveInput(layout.tables + cut.blocks * sizeof(int)));
   if (shared_->activations.bytes() < activation_bytes_) {
     PENSTOCK_RETURN_IF_ERROR(shared_->Reallocate(activation_bytes_));
   }
   const uint64_t bytes = WriteInput(layout, cut, batch);
-  const GraphCache::Key key = {bucket.rows, bucket.picks, bucket.tiles, bucket.split ? 1 : 0};
+  const GraphCache::Key key = {bucket.rows, bucket.picks, bucket.tiles,
+                               (bucket.split ? 1 : 0) + (bucket.single ? 2 : 0)};
   PENSTOCK_ASSIGN_OR_RETURN(
       const GraphCache::Kernels kernels, graphs_.Get(key, shared_->generation + generation_, [&] {
         Lowered lowered = LowerStep(plan_, bucket, memory_, shared_->activations.data());

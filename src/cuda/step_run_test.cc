@@ -207,6 +207,36 @@ TEST(CudaStepRun, TensorCoresTakeHeadsAndGroupsOfAllSizes) {
   }
 }
 
+// A token of a lone text: five kernels a layer.
+TEST(CudaStepRun, KernelsOfAToken) {
+  TinyShape shape = SmallShape();
+  shape.layers = 3;
+  const TinyWeights weights(shape, DType::kF32, 5);
+  const std::vector<int32_t> ids = RandomIds(shape, 42, 6);
+  for (const bool fused : {true, false}) {
+    auto owned = NewEmulatedDevice({});
+    EmulatedDevice* const device = owned.get();
+    TinyDecoder decoder(weights, DType::kF16, NewCudaBackend(std::move(owned), {}));
+    const std::vector<std::string> without = {"fused_norms", "fused_heads"};
+    auto run = decoder.NewRun(DType::kF16, 40, 64, fused ? std::vector<std::string>() : without);
+    (void)RunInSteps(run.get(), shape, ids, {40, 1});
+    const uint64_t before = device->kernels_run();
+    const std::vector<int32_t> blocks = {0, 1};
+    const std::vector<int32_t> offsets = {0, 1}, picks = {0};
+    const program::CachedSequence sequence = {41, blocks};
+    const std::vector<program::PickWant> wants = {program::PickWant::kBest};
+    ASSERT_TRUE(run->Run({.ids = std::span(ids).last(1),
+                          .offsets = offsets,
+                          .cached = {&sequence, 1},
+                          .picks = picks,
+                          .wants = wants})
+                    .ok());
+    // Besides the embedding, the last norm and product, which has too many blocks to fuse them, and
+    // what is found in its logits.
+    EXPECT_EQ(device->kernels_run() - before, 3u * (fused ? 5 : 10) + 5);
+  }
+}
+
 TEST(CudaStepRun, BitsDoNotDependOnTuning) {
   const TinyShape shape = TinyShapeOf(2);
   const TinyWeights weights(shape, DType::kF32, 5);

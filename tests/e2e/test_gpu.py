@@ -152,7 +152,7 @@ def test_gpu_check_takes_all_its_steps_on_the_emulated_gpu(gpu, tmp_path):
     assert record["dry_run"] and not record["failed"]
     rows = {(row["step"], row["what"]): row["figure"] for row in record["rows"]}
     figures = [row["figure"] for row in record["rows"]]
-    assert "ok: 47 kernels have the bits of the emulator" in figures
+    assert "ok: 52 kernels have the bits of the emulator" in figures
     assert rows["goldens", "a text alone and among others"] == "the same bits"
     assert rows["load", "memory after the model was unloaded, twice"] == "0, 0 MiB"
     assert any(what.startswith("reindex.") for _, what in rows)
@@ -166,7 +166,7 @@ def test_doctor_checks_every_kernel_and_the_types_of_a_gpu(gpu):
     done = penstock("doctor", "--device", "cuda", "--model", GOLDEN / EMBED, "--accuracy-texts", "4", env=environment())
     told = done.stdout.decode()
     assert done.returncode == 0, told
-    assert "47 kernels have the bits of the emulator" in told
+    assert "52 kernels have the bits of the emulator" in told
     assert "f16: cosine mean 0.9999" in told or "f16: cosine mean 1.0" in told
     assert "int8 is not for this model" in told
 
