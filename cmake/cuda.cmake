@@ -37,7 +37,7 @@ if(NOT PENSTOCK_CUDA STREQUAL "off" AND PENSTOCK_NVCC AND NOT PENSTOCK_SANITIZE 
     endif()
     set(image ${cuda_folder}/${name}.zst)
     add_custom_command(OUTPUT ${image}
-      DEPENDS ${cuda_sources} src/cuda/kernels.cu src/program/op_kinds.h
+      DEPENDS ${cuda_sources} src/cuda/kernels.cu src/program/op_kinds.h src/sample/draw_best.h
       COMMAND ${CMAKE_COMMAND} -E make_directory ${cuda_folder}
       COMMAND ${PENSTOCK_NVCC} -std=c++20 -O3 --fmad=false -arch=${name} ${kind} -I ${PROJECT_SOURCE_DIR}/src
               ${PROJECT_SOURCE_DIR}/src/cuda/kernels.cu -o ${cuda_folder}/${name}

@@ -97,7 +97,7 @@ def digest():
         *(room / name for name in ("kernels.cc", "kernels.cu", "kernels.h", "simt.h", "tile_map.h")),
     }
     whole = hashlib.sha256(" ".join((*ARCHITECTURES, *FLAGS[:3])).encode())
-    for path in (*sorted(files), ROOT / "src/program/op_kinds.h"):
+    for path in (*sorted(files), ROOT / "src/program/op_kinds.h", ROOT / "src/sample/draw_best.h"):
         whole.update(path.read_bytes())
     return whole.hexdigest()
 

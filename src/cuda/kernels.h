@@ -9,6 +9,7 @@
 
 #include "cuda/tile_map.h"
 #include "program/op_kinds.h"
+#include "sample/draw_best.h"
 
 namespace penstock::cuda {
 
@@ -154,10 +155,12 @@ struct GemmNarrowArgs {
 };
 
 struct EmbedArgs {
-  const int* ids;           // [rows]
-  const int* positions;     // [rows]; null where places is
-  const int* types;         // [rows]; null: all 0
-  const float* words;       // [vocabulary, width]; null where pieces is
+  const int* ids;        // [rows]
+  const int* sources;    // [rows]: the pick whose drawn token a row is, -1: it is in ids; null: all
+  const int* drawn;      // [picks], of sources
+  const int* positions;  // [rows]; null where places is
+  const int* types;      // [rows]; null: all 0
+  const float* words;    // [vocabulary, width]; null where pieces is
   const uint16_t* pieces;   // the same in pieces of operands
   const std::byte* blocks;  // the same in blocks
   const float* scales;      // [vocabulary], of the pieces; null: they are not scaled
@@ -289,6 +292,7 @@ struct BestLogits {
     int id;
   } best[kBestLogits];
   int bad_id;  // the lowest id whose logit is not a number, or beyond sample::kLogitMax; -1: none
+  int drawn;   // the token that was drawn; -1: none was
 };
 // Of 256 neighbouring logits.
 struct LogitSums {
@@ -299,12 +303,14 @@ inline constexpr int kLogitsOfBlock = 256;
 inline constexpr int kLogitBlocksMax = 2048;
 
 struct LogitsArgs {
-  float* logits;     // [picks, vocabulary]: scaled and capped in place
-  int* bad_ids;      // [picks, blocks]: the lowest bad id of the block; INT_MAX: none
-  std::byte* found;  // [picks]: a BestLogits each, then LogitSums [blocks]
-  const int* wants;  // [picks]; 0: nothing is found
-  const int* picks;  // their count
-  int found_bytes;   // from one pick's to the next
+  float* logits;                  // [picks, vocabulary]: scaled and capped in place
+  int* bad_ids;                   // [picks, blocks]: the lowest bad id of the block; INT_MAX: none
+  std::byte* found;               // [picks]: a BestLogits each, then LogitSums [blocks]
+  const int* wants;               // [picks]; 0: nothing is found
+  const sample::DrawRule* draws;  // [picks]
+  int* drawn;                     // [picks]: as BestLogits has it
+  const int* picks;               // their count
+  int found_bytes;                // from one pick's to the next
   int vocabulary;
   int blocks;  // at most kLogitBlocksMax
   float scale;

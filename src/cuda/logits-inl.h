@@ -82,7 +82,7 @@ struct LogitsScan {
   }
 };
 
-// The 64 best of a pick, a block each.
+// The 64 best of a pick, a block each, and the token that is drawn of them.
 //
 // They lie in the 64 blocks of logits with the largest maxima: whatever is in another block has 64
 // maxima before it. Their logits that reach the
@@ -168,6 +168,19 @@ struct LogitsBest {
     if (thread != 0) return;
     for (int i = 0; i < kWarps; ++i) lowest = bad_ids[i] < lowest ? bad_ids[i] : lowest;
     best->bad_id = lowest == kNoBadId ? -1 : lowest;
+    // Behind the best ranks are none that are needed any more.
+    best->drawn = Draw(a.draws[pick], ranks, gathered < kBestLogits ? gathered : kBestLogits,
+                       reinterpret_cast<double*>(ranks + kBestLogits));
+    a.drawn[pick] = best->drawn;
+  }
+
+  // Draws from the best ranks. Where no logit is a number any token will do: the step is an error.
+  static SIMT_FN int Draw(const sample::DrawRule& rule, const uint64_t* ranks, int count,
+                          double* weights) {
+    if (rule.keep == 0) return -1;
+    if (count == 0) return 0;
+    return IdOf(ranks[sample::DrawBest(rule, rule.keep < count ? rule.keep : count, weights,
+                                       [&](int i) { return LogitOf(ranks[i]); })]);
   }
 };
 

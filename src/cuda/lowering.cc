@@ -215,8 +215,9 @@ InputLayout::InputLayout(const Bucket& bucket, int32_t input_width) {
 
 static Expected<StepTuning> TuningOf(const std::vector<std::string>& without) {
   StepTuning tuning;
-  bool* const all[] = {&tuning.graphs,     &tuning.early_launch, &tuning.early_weights,
-                       &tuning.split_keys, &tuning.fused_norms,  &tuning.fused_heads};
+  bool* const all[] = {&tuning.graphs,      &tuning.early_launch, &tuning.early_weights,
+                       &tuning.split_keys,  &tuning.fused_norms,  &tuning.fused_heads,
+                       &tuning.device_draws};
   static_assert(std::size(all) == std::size(kCudaOptimisations));
   for (const std::string& name : without) {
     const auto* const end = std::end(kCudaOptimisations);
@@ -298,12 +299,13 @@ StepInput::StepInput(const StepBucket& bucket, size_t groups) {
     return std::exchange(at, at + RoundUp(count * size, kArrayBytes));
   };
   take(kCounts, sizeof(int));
-  for (uint64_t* const one : {&ids, &positions, &sequences, &parts, &lengths, &is_long}) {
+  for (uint64_t* const one : {&ids, &positions, &sequences, &parts, &sources, &lengths, &is_long}) {
     *one = take(row_count, sizeof(int));
   }
   stride = RoundUp(row_count * sizeof(int), kArrayBytes);
   firsts = take(groups, stride);
   for (uint64_t* const one : {&picks, &wants}) *one = take(pick_count, sizeof(int));
+  draws = take(pick_count, sizeof(sample::DrawRule));
   tiles = take(static_cast<uint64_t>(bucket.tiles), sizeof(PagedTile));
   tables = at;
 }
@@ -322,6 +324,7 @@ StepResults::StepResults(const LoweringPlan& plan, int32_t picks) {
   };
   rows = take(static_cast<uint64_t>(width) * sizeof(float));
   bad_ids = take(static_cast<uint64_t>(blocks) * sizeof(int));
+  drawn = take(sizeof(int));
   found = take(found_bytes);
   bytes = at;
 }

@@ -59,13 +59,15 @@ struct Forms {
 
 // For PrepareOptions::without: kernels in graphs; kernels that begin before the one before has ended,
 // and load weights at once; attention split by chunks of keys; norms in the kernels that read them;
-// heads rotated and appended by attention.
-inline constexpr const char* kCudaOptimisations[] = {"graphs",     "early_launch", "early_weights",
-                                                     "split_keys", "fused_norms",  "fused_heads"};
+// heads rotated and appended by attention; tokens drawn on the device, so that a step is under way
+// while the host handles the one before.
+inline constexpr const char* kCudaOptimisations[] = {"graphs",      "early_launch", "early_weights",
+                                                     "split_keys",  "fused_norms",  "fused_heads",
+                                                     "device_draws"};
 // Which of them are on.
 struct StepTuning {
   bool graphs = true, early_launch = true, early_weights = true, split_keys = true,
-       fused_norms = true, fused_heads = true;
+       fused_norms = true, fused_heads = true, device_draws = true;
 };
 
 // How a program runs on a device: checked once, when it is prepared.
@@ -129,9 +131,11 @@ struct StepInput {
   StepInput(const StepBucket& bucket, size_t groups);
 
   uint64_t ids, positions, sequences, parts;  // [rows]
+  uint64_t sources;                           // [rows], as EmbedArgs has it
   uint64_t lengths, is_long;                  // [sequences]
   uint64_t firsts;                            // [groups][rows]: of sequences, in `tables`
   uint64_t picks, wants;                      // [picks]
+  uint64_t draws;                             // [picks], of DrawRule
   uint64_t tiles;                             // [tiles]
   uint64_t tables;                            // blocks of all sequences, as many as there are
   uint64_t stride;                            // bytes from one group's `firsts` to the next
@@ -145,6 +149,7 @@ struct StepResults {
   int32_t blocks = 0;        // of 256 logits in a row; 0: states
   uint64_t found_bytes = 0;  // of a pick
   uint64_t rows, bad_ids;    // [picks][width], [picks][blocks]
+  uint64_t drawn;            // [picks]
   uint64_t found;            // [picks], as LogitsArgs has it
   uint64_t bytes;
 };
@@ -154,6 +159,7 @@ struct StepMemory {
   std::byte* input = nullptr;
   std::byte* results = nullptr;
   std::vector<std::byte*> caches;  // of each group
+  const int* drawn = nullptr;      // by the step before; null: it draws nothing
   int32_t picks = 0;               // the most, of StepResults
 };
 uint64_t StepActivationBytes(const LoweringPlan& plan, const StepBucket& bucket);

@@ -377,6 +377,10 @@ void LoweringBuilder::RunOp(const program::EmbedOp& op) {
   EmbedArgs args = {};
   args.ids = At<int>(step_ != nullptr ? step_input_.ids : input_.ids);
   args.positions = At<int>(step_ != nullptr ? step_input_.positions : input_.positions);
+  if (step_ != nullptr && step_->drawn != nullptr) {
+    args.sources = At<int>(step_input_.sources);
+    args.drawn = step_->drawn;
+  }
   const bool one_type = op.types == nullptr || op.types->rows() <= 1;
   args.types = one_type ? nullptr : At<int>(input_.types);
   args.words = FloatsOf(op.words);

@@ -148,6 +148,8 @@ void LoweringBuilder::RunOp(const program::PicksOp& op) {
   args.bad_ids = reinterpret_cast<int*>(step_->results + results.bad_ids);
   args.found = step_->results + results.found;
   args.wants = At<int>(step_input_.wants);
+  args.draws = At<sample::DrawRule>(step_input_.draws);
+  args.drawn = reinterpret_cast<int*>(step_->results + results.drawn);
   args.picks = CountOf(kRows);
   args.found_bytes = static_cast<int>(results.found_bytes);
   args.vocabulary = op.weight->out();

@@ -26,9 +26,12 @@ struct RowsNorm : RowKernel {
 };
 
 struct RowsEmbed : RowKernel {
+  static SIMT_FN int IdOf(const EmbedArgs& a, int row) {
+    const int source = a.sources == nullptr ? -1 : a.sources[row];
+    return source < 0 ? a.ids[row] : a.drawn[source];
+  }
   // A word's value in the matrix in blocks.
-  static SIMT_FN float BlockValue(const EmbedArgs& a, int row, int column) {
-    const int id = a.ids[row];
+  static SIMT_FN float BlockValue(const EmbedArgs& a, int id, int column) {
     float value = 0;
     VisitForm(a.form, [&]<typename Form>() {
       value = BlockWeight<Form>(a.blocks, (a.norm.width + 63) / 64, id, column);
@@ -36,8 +39,8 @@ struct RowsEmbed : RowKernel {
     return value * a.scales[id];
   }
   // A word's value in the matrix in pieces (gemm_mma-inl.h).
-  static SIMT_FN float PieceValue(const EmbedArgs& a, int row, int column) {
-    const int id = a.ids[row], feature = id % 16;
+  static SIMT_FN float PieceValue(const EmbedArgs& a, int id, int column) {
+    const int feature = id % 16;
     const int pieces_k = (a.norm.width + 63) / 64;
     const int64_t piece = static_cast<int64_t>(id / 16) * pieces_k + column / 64;
     const uint16_t operand =
@@ -52,17 +55,18 @@ struct RowsEmbed : RowKernel {
     simt::WaitForPrerequisites();
     const int row = Row(), width = a.norm.width;
     if (row >= *a.norm.rows) return;
-    const auto at = [&](const float* table, const int* index) {
-      return table + static_cast<int64_t>(index == nullptr ? 0 : index[row]) * width;
+    const int id = IdOf(a, row);
+    const auto at = [&](const float* table, int index) {
+      return table + static_cast<int64_t>(index) * width;
     };
     auto* const y = const_cast<float*>(a.norm.x) + static_cast<int64_t>(row) * width;
     for (int i = simt::Lane(); i < width; i += 32) {
-      float value = a.blocks != nullptr   ? BlockValue(a, row, i)
-                    : a.pieces != nullptr ? PieceValue(a, row, i)
-                                          : at(a.words, a.ids)[i];
+      float value = a.blocks != nullptr   ? BlockValue(a, id, i)
+                    : a.pieces != nullptr ? PieceValue(a, id, i)
+                                          : at(a.words, id)[i];
       value *= a.factor;
-      if (a.kinds != nullptr) value += at(a.kinds, a.types)[i];
-      if (a.places != nullptr) value += at(a.places, a.positions)[i];
+      if (a.kinds != nullptr) value += at(a.kinds, a.types == nullptr ? 0 : a.types[row])[i];
+      if (a.places != nullptr) value += at(a.places, a.positions[row])[i];
       y[i] = value;
     }
     NormRow<1, 32>(a.norm, row, NormedRowOf(a.norm, row),

@@ -200,6 +200,8 @@ std::vector<KernelLaunch> Norm(KernelId id, CheckMemory* memory) {
 
 std::vector<KernelLaunch> Embed(KernelId id, CheckMemory* memory) {
   const EmbedArgs args = {.ids = memory->Put({3, 0, 9, 9, 1, 4}),
+                          .sources = memory->Put({-1, 1, -1, 0, -1, -1}),
+                          .drawn = memory->Put({5, 8}),
                           .positions = memory->Put({0, 1, 2, 0, 1, 2}),
                           .types = memory->Put({0, 1, 1, 0, 0, 1}),
                           .words = memory->Floats(10 * kNormWidth, 1),
@@ -213,6 +215,7 @@ std::vector<KernelLaunch> Embed(KernelId id, CheckMemory* memory) {
   EmbedArgs of_pieces = args;
   of_pieces.pieces = memory->Operands(16 * kNormStride, 1, true).on_device;
   of_pieces.scales = memory->Floats(10, 2);
+  of_pieces.sources = nullptr;
   of_pieces.factor = 3;
   of_pieces.norm = NormOf(memory);
   const int blocks = BlocksOf(kNormRows, RowOf(id).tile_rows);

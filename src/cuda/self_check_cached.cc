@@ -159,16 +159,19 @@ std::vector<KernelLaunch> StepJoin(KernelId id, CheckMemory* memory) {
 std::vector<KernelLaunch> StepLogits(KernelId id, CheckMemory* memory) {
   constexpr int kPicks = 3, kVocabulary = 1300, kBlocksOf = 6;
   constexpr int kFoundBytes = sizeof(BestLogits) + kBlocksOf * sizeof(LogitSums);
-  LogitsArgs args = {.logits = const_cast<float*>(memory->Floats(kPicks * kVocabulary, 9)),
-                     .bad_ids = memory->Room<int>(kPicks * kBlocksOf).on_device,
-                     .found = memory->Room<std::byte>(kPicks * kFoundBytes).on_device,
-                     .wants = memory->Put({1, 0, 1}),
-                     .picks = memory->Put({kPicks}),
-                     .found_bytes = kFoundBytes,
-                     .vocabulary = kVocabulary,
-                     .blocks = kBlocksOf,
-                     .scale = 0.5F,
-                     .soft_cap = 3.0F};
+  LogitsArgs args = {
+      .logits = const_cast<float*>(memory->Floats(kPicks * kVocabulary, 9)),
+      .bad_ids = memory->Room<int>(kPicks * kBlocksOf).on_device,
+      .found = memory->Room<std::byte>(kPicks * kFoundBytes).on_device,
+      .wants = memory->Put({1, 0, 1}),
+      .draws = memory->Put<sample::DrawRule>({{0.7, 0.8F, 0.9F, 0.01F, 40}, {}, {0, 0, 1, 0, 1}}),
+      .drawn = memory->Room<int>(kPicks).on_device,
+      .picks = memory->Put({kPicks}),
+      .found_bytes = kFoundBytes,
+      .vocabulary = kVocabulary,
+      .blocks = kBlocksOf,
+      .scale = 0.5F,
+      .soft_cap = 3.0F};
   constexpr KernelId kScan = KernelId::logits_scan;
   const KernelLaunch scan =
       KernelLaunch::Of(kScan, BlocksOf(kBlocksOf, RowOf(kScan).tile_rows), kPicks, args);

@@ -48,6 +48,12 @@ uint64_t LargestInput(size_t groups, const program::PrepareOptions& options) {
   return most + blocks * sizeof(int);
 }
 
+// Steps that may be under way.
+size_t SlotsOf(const LoweringPlan& plan, const program::PrepareOptions& options) {
+  const bool draws = plan.tuning.device_draws && StepResults(plan, options.picks).blocks > 0;
+  return options.ahead && draws ? 2 : 1;
+}
+
 }  // namespace
 
 Expected<uint64_t> StepRunBytes(const program::Program& program, const DeviceInfo& device,
@@ -55,8 +61,9 @@ Expected<uint64_t> StepRunBytes(const program::Program& program, const DeviceInf
   program::PrepareOptions steps = options;
   if (steps.blocks.empty()) steps.blocks = {1};
   PENSTOCK_ASSIGN_OR_RETURN(const LoweringPlan plan, PlanLowering(program, device, &steps));
-  return LargestActivations(plan, steps) + StepResults(plan, steps.picks).bytes +
-         LargestInput(plan.groups.size(), steps);
+  return LargestActivations(plan, steps) +
+         SlotsOf(plan, steps) *
+             (StepResults(plan, steps.picks).bytes + LargestInput(plan.groups.size(), steps));
 }
 
 Expected<std::unique_ptr<CudaStepRun>> CudaStepRun::Make(SharedDevice* shared,
@@ -84,69 +91,93 @@ CudaStepRun::CudaStepRun(SharedDevice* shared, LoweringPlan plan,
       tile_rows_(PagedTileRows(plan_)),
       results_layout_(plan_, options.picks),
       graphs_(shared, {run_options.graphs && plan_.tuning.graphs, run_options.graphs_max}),
+      slot_count_(SlotsOf(plan_, options)),
       activation_bytes_(LargestActivations(plan_, options)) {
   const auto picks = static_cast<size_t>(options.picks);
-  wants_.resize(picks);
+  for (Slot& slot : std::span(slots_).first(slot_count_)) {
+    slot.wants.resize(picks);
+    slot.drawn.resize(picks);
+  }
   parts_.resize(picks);
+  drawn_.resize(picks, -1);
   best_.resize(results_layout_.blocks > 0 ? picks * kBestLogits : 0);
   sums_.resize(picks * static_cast<size_t>(results_layout_.blocks));
 }
 
 CudaStepRun::~CudaStepRun() {
+  while (finished_ < started_) (void)Finish();
   const std::lock_guard lock(shared_->mutex);
   graphs_.Clear();
   (void)shared_->Drop(&needed_bytes_);
-  if (has_begun_) shared_->device->FreeEvent(begun_);
-  if (has_done_) shared_->device->FreeEvent(done_);
+  for (const Slot& slot : slots_) {
+    if (slot.has_begun) shared_->device->FreeEvent(slot.begun);
+    if (slot.has_done) shared_->device->FreeEvent(slot.done);
+  }
 }
 
 Status CudaStepRun::Allocate() {
   Device* const device = shared_->device;
-  for (const auto& [event, made] : {std::pair(&begun_, &has_begun_), {&done_, &has_done_}}) {
-    PENSTOCK_ASSIGN_OR_RETURN(*event, device->NewEvent());
-    *made = true;
-  }
+  std::vector<std::byte*> caches;
   for (size_t group = 0; group < plan_.groups.size(); ++group) {
     const uint64_t bytes = static_cast<uint64_t>(options_.blocks[group]) * plan_.block_bytes[group];
     DeviceBlock block;
     if (bytes > 0) {
       PENSTOCK_ASSIGN_OR_RETURN(block, DeviceBlock::OnDevice(device, bytes));
     }
-    memory_.caches.push_back(block.data());
+    caches.push_back(block.data());
     caches_.push_back(std::move(block));
     cache_bytes_ += bytes;
   }
-  PENSTOCK_ASSIGN_OR_RETURN(results_, DeviceBlock::OnDevice(device, results_layout_.bytes));
-  memory_.results = results_.data();
-  memory_.picks = options_.picks;
-  if (results_layout_.found_bytes > 0) {
-    PENSTOCK_ASSIGN_OR_RETURN(host_found_,
-                              DeviceBlock::OnHost(device, static_cast<uint64_t>(options_.picks) *
-                                                              results_layout_.found_bytes));
-  }
   shared_->SetNeed(activation_bytes_, &needed_bytes_);
-  PENSTOCK_RETURN_IF_ERROR(ReserveInput(LargestInput(plan_.groups.size(), options_)));
+  for (Slot& slot : std::span(slots_).first(slot_count_)) {
+    slot.memory.caches = caches;
+    PENSTOCK_RETURN_IF_ERROR(AllocateSlot(&slot));
+  }
+  if (slot_count_ == 2) {
+    for (const size_t i : {0, 1}) {
+      slots_[i].memory.drawn =
+          reinterpret_cast<const int*>(slots_[1 - i].memory.results + results_layout_.drawn);
+    }
+  }
   if (shared_->activations.bytes() >= activation_bytes_) return Status::Ok();
   return shared_->Reallocate(activation_bytes_);
 }
 
-Status CudaStepRun::ReserveInput(uint64_t bytes) {
-  if (host_input_.bytes() >= bytes) return Status::Ok();
+Status CudaStepRun::AllocateSlot(Slot* slot) {
+  Device* const device = shared_->device;
+  PENSTOCK_ASSIGN_OR_RETURN(slot->begun, device->NewEvent());
+  slot->has_begun = true;
+  PENSTOCK_ASSIGN_OR_RETURN(slot->done, device->NewEvent());
+  slot->has_done = true;
+  PENSTOCK_ASSIGN_OR_RETURN(slot->results, DeviceBlock::OnDevice(device, results_layout_.bytes));
+  slot->memory.results = slot->results.data();
+  slot->memory.picks = options_.picks;
+  if (results_layout_.found_bytes > 0) {
+    const uint64_t bytes = static_cast<uint64_t>(options_.picks) * results_layout_.found_bytes;
+    PENSTOCK_ASSIGN_OR_RETURN(slot->host_found, DeviceBlock::OnHost(device, bytes));
+  }
+  return ReserveInput(LargestInput(plan_.groups.size(), options_), slot);
+}
+
+Status CudaStepRun::ReserveInput(uint64_t bytes, Slot* slot) {
+  if (slot->host_input.bytes() >= bytes) return Status::Ok();
   // Tables grow with their texts: not at each step.
-  bytes = std::max(bytes, 2 * host_input_.bytes());
+  bytes = std::max(bytes, 2 * slot->host_input.bytes());
   ++generation_;
-  host_input_ = DeviceBlock();
-  input_ = DeviceBlock();
-  PENSTOCK_ASSIGN_OR_RETURN(input_, DeviceBlock::OnDevice(shared_->device, bytes));
-  PENSTOCK_ASSIGN_OR_RETURN(host_input_, DeviceBlock::OnHost(shared_->device, bytes));
-  memory_.input = input_.data();
+  slot->host_input = DeviceBlock();
+  slot->input = DeviceBlock();
+  PENSTOCK_ASSIGN_OR_RETURN(slot->input, DeviceBlock::OnDevice(shared_->device, bytes));
+  PENSTOCK_ASSIGN_OR_RETURN(slot->host_input, DeviceBlock::OnHost(shared_->device, bytes));
+  slot->memory.input = slot->input.data();
   return Status::Ok();
 }
 
 uint64_t CudaStepRun::HeldBytes() const {
   const uint64_t holders = shared_->holders.load(std::memory_order_relaxed);
   const uint64_t shared = shared_->activation_bytes.load(std::memory_order_relaxed);
-  return results_.bytes() + input_.bytes() + (holders == 0 ? 0 : shared / holders);
+  uint64_t bytes = holders == 0 ? 0 : shared / holders;
+  for (const Slot& slot : slots_) bytes += slot.results.bytes() + slot.input.bytes();
+  return bytes;
 }
 
 CudaStepRun::Cut CudaStepRun::CutOf(const program::PackedBatch& batch) const {
@@ -167,8 +198,8 @@ CudaStepRun::Cut CudaStepRun::CutOf(const program::PackedBatch& batch) const {
 }
 
 uint64_t CudaStepRun::WriteInput(const StepInput& layout, const Cut& cut,
-                                 const program::PackedBatch& batch) {
-  std::byte* const base = host_input_.data();
+                                 const program::PackedBatch& batch, Slot* slot) {
+  std::byte* const base = slot->host_input.data();
   const auto ints = [&](uint64_t at) { return reinterpret_cast<int*>(base + at); };
   std::copy(batch.ids.begin(), batch.ids.end(), ints(layout.ids));
   int* const positions = ints(layout.positions);
@@ -205,8 +236,15 @@ uint64_t CudaStepRun::WriteInput(const StepInput& layout, const Cut& cut,
     }
   }
   std::copy(batch.picks.begin(), batch.picks.end(), ints(layout.picks));
+  auto* const draws = reinterpret_cast<sample::DrawRule*>(base + layout.draws);
   for (size_t pick = 0; pick < batch.picks.size(); ++pick) {
-    ints(layout.wants)[pick] = wants_[pick] == program::PickWant::kRow ? 0 : 1;
+    ints(layout.wants)[pick] = slot->wants[pick] == program::PickWant::kRow ? 0 : 1;
+    draws[pick] = slot->drawn[pick] ? batch.draws[pick] : sample::DrawRule{};
+  }
+  if (batch.sources.empty()) {
+    std::fill_n(ints(layout.sources), batch.tokens(), -1);
+  } else {
+    std::copy(batch.sources.begin(), batch.sources.end(), ints(layout.sources));
   }
   int* const counts = ints(0);
   counts[StepInput::kRows] = static_cast<int>(batch.tokens());
@@ -215,43 +253,95 @@ uint64_t CudaStepRun::WriteInput(const StepInput& layout, const Cut& cut,
   return layout.tables + static_cast<uint64_t>(used) * sizeof(int);
 }
 
-Status CudaStepRun::Put(const program::PackedBatch& batch) {
+Status CudaStepRun::Put(const program::PackedBatch& batch, Slot* slot) {
   Device* const device = shared_->device;
   const Cut cut = CutOf(batch);
   const StepBucket bucket = StepBucket::Of(batch.tokens(), batch.picks.size(), cut.tiles, cut.split,
                                            batch.tokens() == batch.sequences());
   const StepInput layout(bucket, plan_.groups.size());
-  PENSTOCK_RETURN_IF_ERROR(ReserveInput(layout.tables + cut.blocks * sizeof(int)));
+  PENSTOCK_RETURN_IF_ERROR(ReserveInput(layout.tables + cut.blocks * sizeof(int), slot));
   if (shared_->activations.bytes() < activation_bytes_) {
     PENSTOCK_RETURN_IF_ERROR(shared_->Reallocate(activation_bytes_));
   }
-  const uint64_t bytes = WriteInput(layout, cut, batch);
+  const uint64_t bytes = WriteInput(layout, cut, batch, slot);
+  const int32_t number = slot == &slots_[0] ? 0 : 1;
   const GraphCache::Key key = {bucket.rows, bucket.picks, bucket.tiles,
-                               (bucket.split ? 1 : 0) + (bucket.single ? 2 : 0)};
+                               (bucket.split ? 1 : 0) + (bucket.single ? 2 : 0) + 4 * number};
   PENSTOCK_ASSIGN_OR_RETURN(
       const GraphCache::Kernels kernels, graphs_.Get(key, shared_->generation + generation_, [&] {
-        Lowered lowered = LowerStep(plan_, bucket, memory_, shared_->activations.data());
+        Lowered lowered = LowerStep(plan_, bucket, slot->memory, shared_->activations.data());
         for (KernelLaunch& launch : lowered.launches) launch.early = plan_.tuning.early_launch;
         return lowered;
       }));
-  PENSTOCK_RETURN_IF_ERROR(device->Record(begun_));
-  PENSTOCK_RETURN_IF_ERROR(device->CopyIn(memory_.input, host_input_.data(), bytes));
+  PENSTOCK_RETURN_IF_ERROR(device->Record(slot->begun));
+  PENSTOCK_RETURN_IF_ERROR(device->CopyIn(slot->memory.input, slot->host_input.data(), bytes));
   Status put = graphs_.Put(kernels);
   const bool finds =
-      std::ranges::any_of(std::span(wants_).first(picks_),
+      std::ranges::any_of(std::span(slot->wants).first(slot->picks),
                           [](program::PickWant want) { return want != program::PickWant::kRow; });
-  const uint64_t found = finds ? picks_ * results_layout_.found_bytes : 0;
+  const uint64_t found = finds ? slot->picks * results_layout_.found_bytes : 0;
   if (put.ok() && found > 0) {
-    put = device->CopyOut(host_found_.data(), memory_.results + results_layout_.found, found);
+    put = device->CopyOut(slot->host_found.data(), slot->memory.results + results_layout_.found,
+                          found);
   }
-  PENSTOCK_RETURN_IF_ERROR(device->Record(done_));
+  PENSTOCK_RETURN_IF_ERROR(device->Record(slot->done));
   if (!put.ok()) {
     // What is in the stream may read the input, which the next step overwrites.
-    (void)device->Wait(done_);
+    (void)device->Wait(slot->done);
     return put;
   }
   shared_->counters->bytes_in.fetch_add(bytes, std::memory_order_relaxed);
   shared_->counters->bytes_out.fetch_add(found, std::memory_order_relaxed);
+  return Status::Ok();
+}
+
+// Tokens that are drawn are of the step that was started last, which may still be under way.
+Status CudaStepRun::CheckSources(const program::PackedBatch& batch) const {
+  const Slot& before = slots_[(started_ + slot_count_ - 1) % slot_count_];
+  for (const int32_t source : batch.sources) {
+    if (source < 0) continue;
+    const auto pick = static_cast<size_t>(source);
+    if (slot_count_ < 2 || started_ == 0 || pick >= before.picks || !before.drawn[pick]) {
+      return Status::InvalidArgument("no token was drawn for that pick", "sources");
+    }
+  }
+  return Status::Ok();
+}
+
+Status CudaStepRun::Start(const program::PackedBatch& batch) {
+  if (started_ - finished_ == slot_count_) {
+    return Status::Internal("as many steps are under way as may be");
+  }
+  PENSTOCK_RETURN_IF_ERROR(
+      program::CheckCachedBatch(*plan_.program, batch, options_, plan_.groups));
+  PENSTOCK_RETURN_IF_ERROR(CheckSources(batch));
+  Slot* const slot = &slots_[started_ % slot_count_];
+  slot->picks = batch.picks.size();
+  const bool finds = results_layout_.blocks > 0 && !batch.wants.empty();
+  for (size_t pick = 0; pick < slot->picks; ++pick) {
+    slot->wants[pick] = finds ? batch.wants[pick] : program::PickWant::kRow;
+    slot->drawn[pick] = slot_count_ == 2 && !batch.draws.empty() && batch.draws[pick].keep > 0 &&
+                        slot->wants[pick] != program::PickWant::kRow;
+  }
+  try {
+    const WaitingLock lock(&shared_->mutex);
+    PENSTOCK_RETURN_IF_ERROR(Put(batch, slot));
+  } catch (...) {
+    return ExceptionStatus();
+  }
+  ++started_;
+  return Status::Ok();
+}
+
+Status CudaStepRun::Finish() {
+  if (finished_ == started_) return Status::Internal("no step is under way");
+  const Slot* const slot = &slots_[finished_ % slot_count_];
+  ++finished_;
+  current_ = slot;
+  PENSTOCK_RETURN_IF_ERROR(shared_->device->Wait(slot->done));
+  seconds_ = shared_->device->SecondsBetween(slot->begun, slot->done);
+  shared_->counters->busy_s.fetch_add(seconds_, std::memory_order_relaxed);
+  ReadFound(*slot);
   return Status::Ok();
 }
 
@@ -260,50 +350,33 @@ Status CudaStepRun::Run(size_t /*index*/, const program::PackedBatch& batch,
   if (!sinks.empty()) {
     return Status::InvalidArgument("a program with a cache has no sinks", "out");
   }
-  PENSTOCK_RETURN_IF_ERROR(
-      program::CheckCachedBatch(*plan_.program, batch, options_, plan_.groups));
-  picks_ = batch.picks.size();
-  const auto want = [&](size_t pick) {
-    const bool finds = results_layout_.blocks > 0 && !batch.wants.empty();
-    return finds ? batch.wants[pick] : program::PickWant::kRow;
-  };
-  for (size_t pick = 0; pick < picks_; ++pick) wants_[pick] = want(pick);
-  try {
-    {
-      const WaitingLock lock(&shared_->mutex);
-      PENSTOCK_RETURN_IF_ERROR(Put(batch));
-    }
-    PENSTOCK_RETURN_IF_ERROR(shared_->device->Wait(done_));
-    seconds_ = shared_->device->SecondsBetween(begun_, done_);
-    shared_->counters->busy_s.fetch_add(seconds_, std::memory_order_relaxed);
-  } catch (...) {
-    return ExceptionStatus();
-  }
-  ReadFound();
-  return Status::Ok();
+  PENSTOCK_RETURN_IF_ERROR(Start(batch));
+  return Finish();
 }
 
-void CudaStepRun::ReadFound() {
+void CudaStepRun::ReadFound(const Slot& slot) {
   const auto vocabulary = plan_.program->values[plan_.program->result].width;
   const auto count = static_cast<size_t>(std::min(vocabulary, kBestLogits));
   const auto blocks = static_cast<size_t>(results_layout_.blocks);
-  for (size_t pick = 0; pick < picks_; ++pick) {
-    if (wants_[pick] == program::PickWant::kRow) continue;
-    const std::byte* const found = host_found_.data() + pick * results_layout_.found_bytes;
+  for (size_t pick = 0; pick < slot.picks; ++pick) {
+    if (slot.wants[pick] == program::PickWant::kRow) continue;
+    const std::byte* const found = slot.host_found.data() + pick * results_layout_.found_bytes;
     BestLogits best;
     std::memcpy(&best, found, sizeof(best));
     sample::Candidate* const to = best_.data() + pick * kBestLogits;
     for (size_t i = 0; i < count; ++i) to[i] = {best.best[i].logit, best.best[i].id};
     parts_[pick] = {{to, count}, vocabulary > kBestLogits, best.bad_id};
+    drawn_[pick] = best.drawn;
     std::memcpy(sums_.data() + pick * blocks, found + sizeof(best), blocks * sizeof(LogitSums));
   }
 }
 
 program::FoundLogits CudaStepRun::Found(size_t pick) const {
-  if (wants_[pick] == program::PickWant::kRow) return {};
+  const program::PickWant want = current_->wants[pick];
+  if (want == program::PickWant::kRow) return {};
   const auto blocks = static_cast<size_t>(results_layout_.blocks);
-  program::FoundLogits found = {{&parts_[pick], 1}, {}};
-  if (wants_[pick] == program::PickWant::kBestAndSums) {
+  program::FoundLogits found = {{&parts_[pick], 1}, {}, drawn_[pick]};
+  if (want == program::PickWant::kBestAndSums) {
     found.blocks = {sums_.data() + pick * blocks, blocks};
   }
   return found;
@@ -318,17 +391,17 @@ Expected<std::span<const float>> CudaStepRun::Rows(size_t first, size_t count) {
   {
     const WaitingLock lock(&shared_->mutex);
     // Each row has its place: those that were asked for before stay.
-    if (host_rows_.bytes() < picks_ * row_bytes) {
+    if (host_rows_.bytes() < current_->picks * row_bytes) {
       host_rows_ = DeviceBlock();
-      PENSTOCK_ASSIGN_OR_RETURN(host_rows_,
-                                DeviceBlock::OnHost(device, std::bit_ceil(picks_) * row_bytes));
+      PENSTOCK_ASSIGN_OR_RETURN(
+          host_rows_, DeviceBlock::OnHost(device, std::bit_ceil(current_->picks) * row_bytes));
     }
-    PENSTOCK_RETURN_IF_ERROR(device->CopyOut(host_rows_.data() + at,
-                                             memory_.results + results_layout_.rows + at, bytes));
-    PENSTOCK_RETURN_IF_ERROR(device->Record(done_));
+    PENSTOCK_RETURN_IF_ERROR(device->CopyOut(
+        host_rows_.data() + at, current_->memory.results + results_layout_.rows + at, bytes));
+    PENSTOCK_RETURN_IF_ERROR(device->Record(current_->done));
     shared_->counters->bytes_out.fetch_add(bytes, std::memory_order_relaxed);
   }
-  PENSTOCK_RETURN_IF_ERROR(device->Wait(done_));
+  PENSTOCK_RETURN_IF_ERROR(device->Wait(current_->done));
   return std::span(reinterpret_cast<const float*>(host_rows_.data() + at), count * width);
 }
 

@@ -2,7 +2,8 @@
 //
 // A step is a copy of its input, a graph of kernels, and a copy of what was found in the logits; the
 // rows themselves are copied on demand. The cache, the input and the results are its own, the
-// activations are those that all runs of the device use in turn.
+// activations are those that all runs of the device use in turn. Where two steps may be under way,
+// each has an input and results, and a row's token may be the one that the step before draws.
 #pragma once
 
 #include <atomic>
@@ -35,6 +36,9 @@ class CudaStepRun final : public program::ProgramRun {
 
   Status Run(size_t index, const program::PackedBatch& batch,
              std::span<float* const> sinks) override;
+  Status Start(const program::PackedBatch& batch) override;
+  Status Finish() override;
+  bool draws() const override { return slot_count_ == 2; }
   double device_seconds() const override { return seconds_; }
   uint64_t HeldBytes() const override;
   program::FoundLogits Found(size_t pick) const override;
@@ -59,13 +63,29 @@ class CudaStepRun final : public program::ProgramRun {
   };
   Cut CutOf(const program::PackedBatch& batch) const;
 
+  // What a step that is under way has for itself.
+  struct Slot {
+    DeviceBlock input, results;          // of the device
+    DeviceBlock host_input, host_found;  // pinned
+    StepMemory memory;
+    EventId begun{}, done{};
+    bool has_begun = false, has_done = false;
+    size_t picks = 0;
+    std::vector<program::PickWant> wants;  // of each pick
+    std::vector<bool> drawn;               // of each pick: whether a token is
+  };
+
   // All under the mutex of the device.
   Status Allocate();
-  Status ReserveInput(uint64_t bytes);
+  Status AllocateSlot(Slot* slot);
+  Status ReserveInput(uint64_t bytes, Slot* slot);
   // The step as it is copied to the device; returns the bytes.
-  uint64_t WriteInput(const StepInput& layout, const Cut& cut, const program::PackedBatch& batch);
-  Status Put(const program::PackedBatch& batch);
-  void ReadFound();
+  uint64_t WriteInput(const StepInput& layout, const Cut& cut, const program::PackedBatch& batch,
+                      Slot* slot);
+  Status Put(const program::PackedBatch& batch, Slot* slot);
+
+  Status CheckSources(const program::PackedBatch& batch) const;
+  void ReadFound(const Slot& slot);
 
   SharedDevice* const shared_;
   const LoweringPlan plan_;
@@ -73,24 +93,23 @@ class CudaStepRun final : public program::ProgramRun {
   const int32_t tile_rows_;
   const StepResults results_layout_;
   GraphCache graphs_;
-  StepMemory memory_;
   std::vector<DeviceBlock> caches_;
-  DeviceBlock input_, results_;                      // of the device
-  DeviceBlock host_input_, host_found_, host_rows_;  // pinned
-  uint64_t generation_ = 0;                          // of the input
-  std::atomic<uint64_t> needed_bytes_{0};            // of the activations
+  Slot slots_[2];
+  const size_t slot_count_;
+  size_t started_ = 0, finished_ = 0;      // steps: step i is in slot i % slot_count_
+  DeviceBlock host_rows_;                  // pinned
+  uint64_t generation_ = 0;                // of the inputs
+  std::atomic<uint64_t> needed_bytes_{0};  // of the activations
   const uint64_t activation_bytes_;
   uint64_t cache_bytes_ = 0;
-  EventId begun_{}, done_{};
-  bool has_begun_ = false, has_done_ = false;
   double seconds_ = 0;
 
-  // What the last step gave.
-  size_t picks_ = 0;
-  std::vector<program::PickWant> wants_;  // of each pick
+  // What the step gave that finished last.
+  const Slot* current_ = &slots_[0];
   std::vector<sample::Candidate> best_;   // [picks][kBestLogits]
   std::vector<sample::LogitPart> parts_;  // of each pick
   std::vector<sample::LogitBlock> sums_;  // [picks][blocks]
+  std::vector<int32_t> drawn_;            // of each pick
 };
 
 }  // namespace penstock::cuda

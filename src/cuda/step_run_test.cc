@@ -14,6 +14,7 @@
 #include "cuda/device_emulated.h"
 #include "cuda/race_hooks.h"
 #include "program/tiny_decoder_test_util.h"
+#include "sample/sampler.h"
 
 namespace penstock::cuda {
 namespace {
@@ -249,6 +250,93 @@ TEST(CudaStepRun, BitsDoNotDependOnTuning) {
     auto run = decoder.NewRun(DType::kBf16, 260, 256, {off});
     EXPECT_TRUE(SameBits(RunInSteps(run.get(), shape, ids, {260, 1}), want)) << off;
   }
+}
+
+// A text whose tokens the device draws, each step started before the one before has finished: the
+// tokens that a sampler draws of the same logits, and the logits of a text that is known.
+TEST(CudaStepRun, DrawsWhatTheSamplerDraws) {
+  const TinyShape shape = SmallShape();
+  const TinyWeights weights(shape, DType::kF32, 7);
+  TinyDecoder decoder = OnDevice(weights, DType::kF16, {.overlaps = true});
+  const std::vector<int32_t> prompt = RandomIds(shape, 30, 3), blocks = {2, 0};
+  for (const float temperature : {0.0F, 1.5F}) {
+    sample::SamplingOptions options;
+    options.temperature = temperature;
+    options.top_k = 40;
+    options.top_p = 0.95F;
+    options.seed = 9;
+    auto sampler = *sample::Sampler::Make(options, shape.vocabulary, 100);
+    auto run = decoder.NewRunAhead(DType::kBf16, 40);
+    ASSERT_TRUE(run->draws());
+    std::vector<int32_t> text = prompt, waits;
+    const auto start = [&](size_t step) {
+      const bool first = step == 0;
+      const std::vector<int32_t> ids = first ? prompt : std::vector<int32_t>{0};
+      const auto rows = static_cast<int32_t>(ids.size());
+      const int32_t offsets[] = {0, rows}, pick = rows - 1, source = 0;
+      const auto past = static_cast<int32_t>(first ? 0 : prompt.size() + step - 1);
+      const program::CachedSequence sequence = {past, blocks};
+      const program::PickWant want = program::PickWant::kBest;
+      const sample::DrawRule rule = *sampler.RuleAt(prompt.size() + step);
+      program::PackedBatch batch = {.ids = ids,
+                                    .offsets = offsets,
+                                    .cached = {&sequence, 1},
+                                    .picks = {&pick, 1},
+                                    .wants = {&want, 1},
+                                    .draws = {&rule, 1}};
+      if (!first) batch.sources = {&source, 1};
+      return run->Start(batch);
+    };
+    ASSERT_TRUE(start(0).ok());
+    std::vector<float> logits;
+    for (size_t step = 0; step < 20; ++step) {
+      ASSERT_TRUE(start(step + 1).ok());
+      EXPECT_EQ(start(step + 2).code(), StatusCode::kInternal);  // two are under way
+      ASSERT_TRUE(run->Finish().ok());
+      const program::FoundLogits found = run->Found(0);
+      sample::SampledToken token;
+      ASSERT_TRUE(sampler.Sample({{}, found.parts, {}, {}}, prompt.size() + step, &token).ok());
+      EXPECT_EQ(found.drawn, token.id) << step;
+      const auto row = run->Row(0);
+      logits.insert(logits.end(), row->begin(), row->end());
+      text.push_back(token.id);
+    }
+    ASSERT_TRUE(run->Finish().ok());
+    EXPECT_EQ(run->Finish().code(), StatusCode::kInternal);
+    text.pop_back();
+    auto known = decoder.NewRun(DType::kBf16, 40);
+    const auto want = RunInSteps(known.get(), shape, text, {30, 1});
+    const auto width = static_cast<size_t>(shape.vocabulary);
+    EXPECT_TRUE(SameBits(logits, {want.end() - static_cast<ptrdiff_t>(20 * width), want.end()}));
+  }
+}
+
+TEST(CudaStepRun, DrawsOnlyWhatItWasAskedTo) {
+  const TinyShape shape = SmallShape();
+  const TinyWeights weights(shape, DType::kF32, 7);
+  TinyDecoder decoder = OnDevice(weights, DType::kF16);
+  EXPECT_FALSE(decoder.NewRun(DType::kBf16, 40)->draws());
+  auto run = decoder.NewRunAhead(DType::kBf16, 40);
+  const std::vector<int32_t> blocks = {0, 1};
+  const int32_t id = 5, offsets[] = {0, 1}, pick = 0, source = 0, none = -1;
+  const program::CachedSequence sequence = {0, blocks};
+  const program::PickWant want = program::PickWant::kBest;
+  program::PackedBatch batch = {.ids = {&id, 1},
+                                .offsets = offsets,
+                                .cached = {&sequence, 1},
+                                .picks = {&pick, 1},
+                                .wants = {&want, 1}};
+  batch.sources = {&source, 1};
+  EXPECT_EQ(run->Run(batch).field(), "sources");  // there is no step before
+  batch.sources = {&none, 1};
+  ASSERT_TRUE(run->Run(batch).ok());
+  EXPECT_EQ(run->Found(0).drawn, -1);
+  batch.sources = {&source, 1};
+  EXPECT_EQ(run->Run(batch).field(), "sources");  // it drew nothing
+  batch.sources = {&source, 0};
+  const sample::DrawRule rules[2] = {};
+  batch.draws = rules;
+  EXPECT_EQ(run->Run(batch).field(), "draws");
 }
 
 TEST(CudaStepRun, BitsDoNotDependOnCompany) {

@@ -123,6 +123,7 @@ Expected<ModelNeeds> DecoderNeeds(const families::DecoderFiles& files,
   steps.cache_type = plan.cache_type;
   steps.rows = plan.rows;
   steps.picks = plan.logit_rows > 0 ? plan.logit_rows : plan.rows;
+  steps.ahead = plan.logit_rows > 0;
   PENSTOCK_ASSIGN_OR_RETURN(const uint64_t step_bytes, backend->StepBytes(model->program(), steps));
   needs.wanted.activations = plan.runs * step_bytes;
   needs.least = needs.wanted;

@@ -1,4 +1,4 @@
-// The step thread of DecodeScheduler.
+// The step thread of DecodeScheduler. Steps ahead are in decode_ahead.cc.
 #include <pthread.h>
 
 #include <algorithm>
@@ -16,8 +16,6 @@
 namespace penstock::generate {
 namespace {
 
-// Others that had the processor are expected to ask for it again for so long.
-constexpr std::chrono::seconds kSharedFor{1};
 // Texts that can do nothing but wait for their grammars look for them this often.
 constexpr std::chrono::nanoseconds kGrammarEvery = std::chrono::milliseconds(1);
 
@@ -62,6 +60,8 @@ DecodeScheduler::Impl::Impl(const TextModel* model_in, const DecodeSchedulerOpti
   const size_t picks_max = most + size_t{kScoredRows} + size_t{kDraftRows};
   picks.reserve(picks_max);
   wants.reserve(picks_max);
+  draws.reserve(picks_max);
+  sources.reserve(most);
   ids.reserve(static_cast<size_t>(LimitsOf(options, *model, *run).rows_max));
 }
 
@@ -178,6 +178,7 @@ void DecodeScheduler::Impl::Main() {
         })) {
       continue;
     }
+    Drain();
     turn.Drop();
     while (!running.empty()) {
       EndJob(running.front()->owner.get(),
@@ -227,6 +228,7 @@ bool DecodeScheduler::Impl::TakeTurn() {
 }
 
 bool DecodeScheduler::Impl::StepOnce() {
+  if (ahead) return StepAhead();
   TakeInbox();
   const Clock::time_point now = Now();
   EndDead(now);
@@ -264,30 +266,58 @@ bool DecodeScheduler::Impl::StepOnce() {
     awaits_grammars = !parked.empty() || std::ranges::any_of(running, awaits);
     return !awaits_grammars;
   }
-  if (turn.priority() == Priority::kInteractive) gate->SeeInteractive(sched::Nanoseconds(began));
-  if (Streams()) gate->SeeStream(sched::Nanoseconds(began));
-  const Status status = RunStep(formed, began);
+  turn_began = began;
+  const Status status = StartStep(formed, began);
+  if (status.ok()) return HandleStep(/*is_formed=*/true);
+  turn.End(std::max<int64_t>(1, std::chrono::nanoseconds(Now() - began).count()), Demand());
+  EndFailed(status);
+  return true;
+}
+
+// The step `current` is under way, of the sequences in `formed`: starts the next one where that may
+// be, waits for this one, and gives out its tokens.
+bool DecodeScheduler::Impl::HandleStep(bool is_formed) {
+  if (turn.priority() == Priority::kInteractive) {
+    gate->SeeInteractive(sched::Nanoseconds(current.began));
+  }
+  if (Streams()) gate->SeeStream(sched::Nanoseconds(current.began));
+  StartAhead();
+  const Status status = FinishStep();
   const Clock::time_point done = Now();
-  const auto took = done - began;
-  metrics.classes[static_cast<size_t>(turn.priority())].gate_turn->Observe(sched::Seconds(took));
+  const auto took = done - current.began;
   const int64_t took_ns = std::max<int64_t>(1, std::chrono::nanoseconds(took).count());
   patience_ns.store(Streams() ? took_ns : INT64_MAX, std::memory_order_relaxed);
-  turn.End(took_ns, Demand());
+  if (!status.ok() && ahead) Drain();
+  if (ahead) {
+    ahead->began = done;
+  } else {
+    const auto turn_took = done - turn_began;
+    metrics.classes[static_cast<size_t>(turn.priority())].gate_turn->Observe(
+        sched::Seconds(turn_took));
+    turn.End(std::max<int64_t>(1, std::chrono::nanoseconds(turn_took).count()), Demand());
+  }
   if (!status.ok()) {
-    // One job less; the others are tried again.
-    const auto failed = std::find_if(formed.begin(), formed.end(),
-                                     [](const auto* sequence) { return sequence->rows > 0; });
-    EndJob((*failed)->owner.get(), Status(StatusCode::kInternal, status.message()));
+    EndFailed(status);
     return true;
   }
-  former.Observe(sched::Seconds(took));
-  admission.Drained({rows - draft_rows, static_cast<int64_t>(picks.size() - score_rows)},
+  series.step_duration.Observe(sched::Seconds(took));
+  series.step_rows.Observe(current.rows);
+  if (is_formed) former.Observe(sched::Seconds(took));
+  admission.Drained({current.rows - current.drafts, current.picks - current.scores},
                     sched::Seconds(took), 1);
   Charge(formed, sched::Seconds(took));
   Deliver(formed, done);
   series.sample_duration.Observe(sched::Seconds(Now() - done));
   ShowCounts();
   return true;
+}
+
+// One job less; the others are tried again.
+void DecodeScheduler::Impl::EndFailed(const Status& status) {
+  const auto failed = std::find_if(formed.begin(), formed.end(),
+                                   [](const auto* sequence) { return sequence->rows > 0; });
+  if (failed == formed.end()) return;
+  EndJob((*failed)->owner.get(), Status(StatusCode::kInternal, status.message()));
 }
 
 // Whether an interactive text has its next token of the step that is formed.
@@ -298,15 +328,10 @@ bool DecodeScheduler::Impl::Streams() const {
   });
 }
 
-Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
-                                      Clock::time_point began) {
-  ids.clear();
-  offsets.assign(1, 0);
-  sequences.clear();
-  picks.clear();
-  wants.clear();
-  score_rows = 0;
-  draft_rows = 0;
+Status DecodeScheduler::Impl::StartStep(const std::vector<DecodeSequence*>& with,
+                                        Clock::time_point began) {
+  ClearBatch();
+  current = {began, 0, 0, 0, 0};
   for (DecodeSequence* sequence : with) {
     sequence->logit_row = sequence->score_row = -1;
     if (sequence->rows == 0) continue;
@@ -330,16 +355,48 @@ Status DecodeScheduler::Impl::RunStep(const std::vector<DecodeSequence*>& with,
     // The row of the last token, and those of the guessed ones.
     const auto drafts = static_cast<int32_t>(sequence->drafts.size());
     for (int32_t row = drafts; row >= 0; --row) {
-      picks.push_back(static_cast<int32_t>(ids.size()) - 1 - row);
-      wants.push_back(sequence->stream.want());
+      AddPick(static_cast<int32_t>(ids.size()) - 1 - row, sequence->stream.want(),
+              drafts == 0 ? sequence->stream.RuleAfter(0) : std::nullopt);
     }
-    draft_rows += drafts;
+    current.drafts += drafts;
   }
-  PENSTOCK_RETURN_IF_ERROR(run->Run(
-      {.ids = ids, .offsets = offsets, .cached = sequences, .picks = picks, .wants = wants}));
-  series.step_duration.Observe(sched::Seconds(Now() - began));
-  series.step_rows.Observe(static_cast<double>(ids.size()));
+  current.rows = static_cast<int32_t>(ids.size());
+  current.picks = static_cast<int32_t>(picks.size());
+  return StartRun();
+}
+
+void DecodeScheduler::Impl::ClearBatch() {
+  ids.clear();
+  offsets.assign(1, 0);
+  sequences.clear();
+  picks.clear();
+  wants.clear();
+  draws.clear();
+  sources.clear();
+}
+
+void DecodeScheduler::Impl::AddPick(int32_t row, program::PickWant want,
+                                    const std::optional<sample::DrawRule>& rule) {
+  picks.push_back(row);
+  wants.push_back(want);
+  draws.push_back(rule.value_or(sample::DrawRule{}));
+}
+
+Status DecodeScheduler::Impl::StartRun() {
+  PENSTOCK_RETURN_IF_ERROR(run->Start({.ids = ids,
+                                       .offsets = offsets,
+                                       .cached = sequences,
+                                       .picks = picks,
+                                       .wants = wants,
+                                       .draws = draws,
+                                       .sources = sources}));
+  ++under_way;
   return Status::Ok();
+}
+
+Status DecodeScheduler::Impl::FinishStep() {
+  --under_way;
+  return run->Finish();
 }
 
 // Wants the logits that score tokens of its prompt.
@@ -348,9 +405,9 @@ void DecodeScheduler::Impl::AddScores(DecodeSequence* sequence) {
   sequence->score_row = static_cast<int32_t>(picks.size());
   const int32_t first = sequence->score_from() - sequence->cache.length();
   for (int32_t i = 0; i < sequence->ScoredRows(sequence->rows); ++i) {
-    picks.push_back(static_cast<int32_t>(ids.size()) + first + i);
-    wants.push_back(program::PickWant::kBestAndSums);
-    ++score_rows;
+    AddPick(static_cast<int32_t>(ids.size()) + first + i, program::PickWant::kBestAndSums,
+            std::nullopt);
+    ++current.scores;
   }
 }
 
@@ -444,7 +501,12 @@ void DecodeScheduler::Impl::TakeToken(DecodeSequence* sequence, size_t row, Cloc
   Status status = Status::Ok();
   try {
     status = sequence->stream.Take(run.get(), row);
-    if (status.ok()) sequence->text.push_back(sequence->stream.token().id);
+    if (status.ok()) {
+      const int32_t id = sequence->stream.token().id;
+      sequence->text.push_back(id);
+      // What goes on with another token is void.
+      if (sequence->ahead_row >= 0 && run->Found(row).drawn != id) sequence->ahead_row = -1;
+    }
   } catch (...) {
     status = ExceptionStatus();
   }
@@ -499,7 +561,7 @@ void DecodeScheduler::Impl::LetSamplesBegin(const std::shared_ptr<TakenJob>& own
 }
 
 void DecodeScheduler::Impl::Charge(const std::vector<DecodeSequence*>& with, double seconds) {
-  const double row_s = seconds / static_cast<double>(ids.size());
+  const double row_s = seconds / current.rows;
   for (const DecodeSequence* sequence : with) {
     Waiting(sequence->owner->priority()).Charge(*sequence->owner, row_s * sequence->rows);
   }

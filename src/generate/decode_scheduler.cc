@@ -106,6 +106,7 @@ Expected<std::unique_ptr<DecodeScheduler>> DecodeScheduler::Make(
     step.picks = options.sequences_max + std::min(kScoredRows, model->context()) +
                  (made.speculation ? kDraftRows : 0);
     step.rows = std::min(kPromptRows, model->context()) + options.sequences_max;
+    step.ahead = true;
     PENSTOCK_ASSIGN_OR_RETURN(run, model->decoder->NewRun(step));
     if (!made.cost.known()) {
       PENSTOCK_ASSIGN_OR_RETURN(made.cost,

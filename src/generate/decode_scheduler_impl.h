@@ -1,5 +1,5 @@
 // The inside of DecodeScheduler: decode_scheduler.cc has what callers see, decode_loop.cc the step
-// thread, decode_running.cc which sequences run. Order and ownership: decode_scheduler.h.
+// thread, decode_ahead.cc steps that are started ahead, decode_running.cc which sequences run. Order and ownership: decode_scheduler.h.
 #pragma once
 
 #include <array>
@@ -30,6 +30,8 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   static constexpr int kBulkEvery = 8;
   // Bulk texts leave 1 / kInteractivePart of the places and of the blocks free.
   static constexpr int32_t kInteractivePart = 4;
+  // Others that had the processor are expected to ask for it again for so long.
+  static constexpr std::chrono::seconds kSharedFor{1};
 
   class Counted;
   using Sequences = std::vector<std::unique_ptr<DecodeSequence>>;
@@ -85,7 +87,13 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   bool StepOnce();
   bool TakeTurn();
   bool Streams() const;
-  Status RunStep(const std::vector<DecodeSequence*>& formed, Clock::time_point began);
+  bool HandleStep(bool is_formed);
+  void EndFailed(const Status& status);
+  void ClearBatch();
+  Status StartStep(const std::vector<DecodeSequence*>& formed, Clock::time_point began);
+  void AddPick(int32_t row, program::PickWant want, const std::optional<sample::DrawRule>& rule);
+  Status StartRun();
+  Status FinishStep();
   void AddScores(DecodeSequence* sequence);
   void Deliver(const std::vector<DecodeSequence*>& formed, Clock::time_point now);
   // Shares the time of a step out among its texts, and charges their clients.
@@ -102,6 +110,14 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   void Drop(const std::function<bool(const DecodeSequence&)>& dead);
   void ReleaseIdle(bool all);
   void ShowCounts();
+
+  // --- The step thread: steps that are started ahead (decode_ahead.cc)
+  bool OthersWait();
+  bool GoesOn(DecodeSequence* sequence, bool* takes_part) const;
+  void StartAhead();
+  void ForgetAhead();
+  bool StepAhead();
+  void Drain();
 
   const TextModel* const model;
   const DecodeSchedulerOptions options;
@@ -147,11 +163,20 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   std::vector<program::CachedSequence> sequences;
   std::vector<int32_t> picks;
   std::vector<program::PickWant> wants;  // of each pick
-  size_t score_rows = 0;                 // in the step
-  int32_t draft_rows = 0;                // in the step
-  std::vector<int32_t> drafted;          // guesses of one text, while its tokens are taken
-  std::vector<GeneratedToken> scores;    // of one prompt, while they are given out
-  std::vector<int32_t> released;         // blocks
+  std::vector<sample::DrawRule> draws;   // of each pick
+  std::vector<int32_t> sources;          // of each row of a step that is started ahead
+  // A step that was started.
+  struct Flight {
+    Clock::time_point began;  // or when the one before it had finished
+    int32_t rows = 0, drafts = 0, picks = 0, scores = 0;
+  };
+  Flight current;
+  std::optional<Flight> ahead;  // started while `current` is under way
+  int under_way = 0;            // steps that were started and not waited for
+  Clock::time_point turn_began;
+  std::vector<int32_t> drafted;        // guesses of one text, while its tokens are taken
+  std::vector<GeneratedToken> scores;  // of one prompt, while they are given out
+  std::vector<int32_t> released;       // blocks
   // The text that did not fit at the last look, and the blocks there were for it.
   struct Tried {
     uint64_t number = 0;  // of its job; 0: none

@@ -142,6 +142,7 @@ struct DecodeSequence {
   Clock::time_point last_token;   // the epoch: none yet
   int32_t rows = 0;               // in the step being formed
   int32_t logit_row = -1;         // in it; -1: none
+  int32_t ahead_row = -1;         // in the step that was started ahead; -1: none
   int32_t score_row = -1;   // in it, the first logit row that scores; -1: the prompt is scored
   int32_t scored = 0;       // tokens of the prompt, the first included, that were given out
   int32_t prompt_done = 0;  // tokens of the prompt that were found in the cache or run, ever

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,27 +33,53 @@ double At(std::vector<double> values, double quantile) {
   return values[static_cast<size_t>(quantile * static_cast<double>(values.size() - 1))];
 }
 
-// Calls `passes` for the time of each step; the next token is always the same.
+// The time that steps take: of a run that is waited for from start to end, or of one that goes on by
+// itself, a step behind the other.
+struct StepTime {
+  std::function<double()> now;
+  std::function<void(double)> uses;    // the processor, or device, for so long
+  std::function<void(double)> passes;  // until a step has finished
+  bool ahead = false;
+};
+
+// The next token is always the same.
 class FakeSteps final : public program::ProgramRun {
  public:
-  explicit FakeSteps(std::function<void(double)> passes)
-      : passes_(std::move(passes)), logits_(kTinyVocabulary) {
+  explicit FakeSteps(StepTime time) : time_(std::move(time)), logits_(kTinyVocabulary) {
     logits_[5] = 1;
   }
   uint64_t block_bytes(size_t) const override { return 1; }
   uint64_t HeldBytes() const override { return 0; }
-  Status Run(size_t /*index*/, const program::PackedBatch& batch,
-             std::span<float* const> /*sinks*/) override {
-    passes_(kStepCost.Seconds(static_cast<int32_t>(batch.ids.size()), 0));
+  bool draws() const override { return time_.ahead; }
+  Status Start(const program::PackedBatch& batch) override {
+    const double seconds = kStepCost.Seconds(static_cast<int32_t>(batch.ids.size()), 0);
+    time_.uses(seconds);
+    free_s_ = std::max(free_s_, time_.now()) + seconds;
+    ends_s_.push_back(free_s_);
+    EXPECT_LE(ends_s_.size(), time_.ahead ? 2u : 1u);
     return Status::Ok();
   }
+  Status Finish() override {
+    const double end_s = ends_s_.front();
+    ends_s_.pop_front();
+    if (end_s > time_.now()) time_.passes(end_s - time_.now());
+    return Status::Ok();
+  }
+  Status Run(size_t /*index*/, const program::PackedBatch& batch,
+             std::span<float* const> /*sinks*/) override {
+    PENSTOCK_RETURN_IF_ERROR(Start(batch));
+    return Finish();
+  }
+  program::FoundLogits Found(size_t) const override { return {{}, {}, time_.ahead ? 5 : -1}; }
   Expected<std::span<const float>> Rows(size_t, size_t) override {
     return std::span<const float>(logits_);
   }
 
  private:
-  const std::function<void(double)> passes_;
+  const StepTime time_;
   std::vector<float> logits_;
+  double free_s_ = 0;          // from then on
+  std::deque<double> ends_s_;  // of the steps that are under way
 };
 
 class FakeEncoder final : public program::EncoderRunner {
@@ -77,6 +104,9 @@ struct Load {
   std::optional<Priority> large;  // the encoder always has large requests of this class
   int32_t prompt = 100;           // tokens
   double seconds = 60;
+  bool ahead = false;    // the run draws tokens itself
+  bool guesses = false;  // of tokens, which come before steps ahead
+  double token_s = 0;    // of the host, for each token
 };
 
 struct Outcome {
@@ -97,10 +127,15 @@ class Simulation {
     text.gate = &gate_;
     text.now = [this] { return Now(); };
     text.manual = true;
+    text.speculation = load.guesses;
     text.model = "text";
-    auto made = DecodeScheduler::Make(
-        &tiny_.model(), text, &metrics_,
-        std::make_unique<FakeSteps>([this](double s) { Pass(s, /*texts=*/true); }));
+    auto made =
+        DecodeScheduler::Make(&tiny_.model(), text, &metrics_,
+                              std::make_unique<FakeSteps>(StepTime{
+                                  .now = [this] { return now_s_; },
+                                  .uses = [this](double s) { out_.text_s += over_ ? 0 : s; },
+                                  .passes = [this](double s) { Pass(s, /*texts=*/true); },
+                                  .ahead = load.ahead}));
     EXPECT_TRUE(made.ok()) << made.status().ToString();
     texts_ = *std::move(made);
     sched::EncoderSchedulerOptions encode;
@@ -146,6 +181,7 @@ class Simulation {
       if (!first_) of_->out_.gaps.push_back(of_->now_s_ - last_s_);
       first_ = false;
       last_s_ = of_->now_s_;
+      if (of_->load_.token_s > 0) of_->Pass(of_->load_.token_s, /*texts=*/true);
     }
     void OnSampleEnd(int32_t, FinishReason, std::string_view, int) noexcept override {}
     void OnEnd(const Status& status, const DecodeUsage&) noexcept override {
@@ -167,7 +203,6 @@ class Simulation {
 
   // A model has the processor for so long.
   void Pass(double seconds, bool texts) {
-    if (texts && !over_) out_.text_s += seconds;
     const double until_s = now_s_ + seconds;
     // The other model's thread gets into line, now or when work arrives.
     const auto ask = [&] { texts ? encoder_->Step() : texts_->Step(); };
@@ -254,15 +289,44 @@ void ExpectBulkKeepsItsShare(const Outcome& run, const Load& load) {
   EXPECT_GT((run.large_s + run.embed_s + run.text_s) / load.seconds, 0.999) << "it stood idle";
 }
 
-TEST(DecodeSimulation, TextsAlone) {
-  const Outcome run = Simulated({.streams = 8});
+// With and without steps that are started ahead.
+class DecodeSimulation : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Ahead, DecodeSimulation, testing::Bool());
+
+TEST_P(DecodeSimulation, TextsAlone) {
+  const Outcome run = Simulated({.streams = 8, .ahead = GetParam(), .guesses = !GetParam()});
   EXPECT_LE(At(run.gaps, 1), 2 * kStepS);
 }
 
-TEST(DecodeSimulation, TextsBesideBulkAndSingleEmbeddings) {
+// What the host does with tokens, a third of a step here, is hidden where steps are started ahead.
+TEST_P(DecodeSimulation, TheHostsTimeBesideAStep) {
+  constexpr double kTokenS = kStepS / 3 / 8;
+  const Outcome run = Simulated({.streams = 8, .ahead = GetParam(), .token_s = kTokenS});
+  EXPECT_NEAR(At(run.gaps, 0.5), GetParam() ? kStepS : kStepS + 8 * kTokenS, 0.02 * kStepS);
+}
+
+// One that comes after a while waits for the step under way, and for the one that was started ahead;
+// those that come often for the former alone.
+TEST_P(DecodeSimulation, SingleEmbeddingsBesideTexts) {
+  for (const double embeds_s : {0.3, 20.0}) {
+    SCOPED_TRACE(embeds_s);
+    const Outcome run = Simulated({.streams = 8, .embeds_s = embeds_s, .ahead = GetParam()});
+    EXPECT_GT(run.waits.size(), 10u);
+    // A prompt's chunk may be in a step.
+    EXPECT_LE(At(run.waits, 0.99), 2 * kStepS + 2 * kEmbedS);
+    EXPECT_LE(At(run.gaps, 0.99), 3 * kStepS);
+  }
+}
+
+TEST_P(DecodeSimulation, TextsBesideBulkAndSingleEmbeddings) {
   for (const int32_t prompt : {100, 700}) {
     SCOPED_TRACE(prompt);
-    const Load load = {.streams = 8, .embeds_s = 10, .large = Priority::kBulk, .prompt = prompt};
+    const Load load = {.streams = 8,
+                       .embeds_s = 10,
+                       .large = Priority::kBulk,
+                       .prompt = prompt,
+                       .ahead = GetParam(),
+                       .guesses = !GetParam()};
     const Outcome run = Simulated(load);
     EXPECT_GT(run.gaps.size(), 5000u);
     EXPECT_LE(At(run.gaps, 0.99), 2 * kStepS + kBulkBatchS);
@@ -275,18 +339,23 @@ TEST(DecodeSimulation, TextsBesideBulkAndSingleEmbeddings) {
   }
 }
 
-TEST(DecodeSimulation, OneTextBesideBulk) {
-  const Load load = {.streams = 1, .large = Priority::kBulk};
+TEST_P(DecodeSimulation, OneTextBesideBulk) {
+  const Load load = {
+      .streams = 1, .large = Priority::kBulk, .ahead = GetParam(), .guesses = !GetParam()};
   const Outcome run = Simulated(load);
   EXPECT_LE(At(run.gaps, 1), 2 * kStepCost.one_s + kBulkBatchS);
   ExpectBulkKeepsItsShare(run, load);
 }
 
 // Requests of many texts that do not say that they are bulk take turns with texts as equals.
-TEST(DecodeSimulation, TextsBesideLargeInteractiveRequests) {
+TEST_P(DecodeSimulation, TextsBesideLargeInteractiveRequests) {
   for (const int streams : {1, 8}) {
     SCOPED_TRACE(streams);
-    const Load load = {.streams = streams, .embeds_s = 5, .large = Priority::kInteractive};
+    const Load load = {.streams = streams,
+                       .embeds_s = 5,
+                       .large = Priority::kInteractive,
+                       .ahead = GetParam(),
+                       .guesses = !GetParam()};
     const Outcome run = Simulated(load);
     // Eight may wait for two batches in a row, where a step took longer than one.
     EXPECT_LE(At(run.gaps, 0.99),
@@ -298,9 +367,13 @@ TEST(DecodeSimulation, TextsBesideLargeInteractiveRequests) {
   }
 }
 
-TEST(DecodeSimulation, TextsBesideManyEmbeddings) {
+TEST_P(DecodeSimulation, TextsBesideManyEmbeddings) {
   // A third of the processor's time.
-  const Load load = {.streams = 8, .embeds_s = 100, .large = Priority::kBulk};
+  const Load load = {.streams = 8,
+                     .embeds_s = 100,
+                     .large = Priority::kBulk,
+                     .ahead = GetParam(),
+                     .guesses = !GetParam()};
   const Outcome run = Simulated(load);
   EXPECT_LE(At(run.gaps, 0.99), 3 * kStepS + 2 * kBulkBatchS);
   EXPECT_LE(At(run.waits, 0.99), 3 * kStepS + 2 * kBulkBatchS);

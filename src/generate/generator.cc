@@ -38,6 +38,7 @@ Expected<std::unique_ptr<Generator>> Generator::Make(const TextModel* model, int
   options.cache_type = model->cache_type;
   options.rows = std::min(kPromptRows, model->context());
   options.picks = picks;
+  options.ahead = true;
   options.blocks = kv::BlocksOfOneText(program::CacheGroups(model->decoder->program()),
                                        model->context(), kPromptRows);
   PENSTOCK_ASSIGN_OR_RETURN(auto run, model->decoder->NewRun(options));
@@ -84,24 +85,66 @@ Status Generator::Generate(const GenerateRequest& request, Generated* out) {
   return Decode(request, &stream, out);
 }
 
+// A step of one row: of `id`, or of the token that the step before draws, whose `after` is 1.
+Status Generator::StartRow(int32_t id, int32_t past, const TextStream& stream, size_t after) {
+  const int32_t row = 0;
+  const program::PickWant want = stream.want();
+  const sample::DrawRule rule = stream.RuleAfter(after).value_or(sample::DrawRule{});
+  const program::SingleSequence sequence(1, past, tables_,
+                                         run_->LongRope(static_cast<size_t>(past) + 1));
+  program::PackedBatch batch = sequence.Batch({&id, 1}, {&row, 1}, {&want, 1});
+  batch.draws = {&rule, 1};
+  if (after > 0) batch.sources = {&row, 1};
+  return run_->Start(batch);
+}
+
+Status Generator::StepBehind(const std::vector<int32_t>& text, const GenerateRequest& request,
+                             const TextStream& stream, bool* ahead) {
+  PENSTOCK_RETURN_IF_ERROR(CheckStop(request.stop));
+  const auto last = static_cast<int32_t>(text.size()) - 1;
+  // Where the text is rotated otherwise from this token on, it begins anew.
+  if (!*ahead && run_->LongRope(text.size()) != run_->LongRope(text.size() - 1)) {
+    return Extend(text, last, request.stop, stream.want());
+  }
+  if (!*ahead) PENSTOCK_RETURN_IF_ERROR(StartRow(text.back(), last, stream, 0));
+  *ahead = run_->draws() && stream.RuleAfter(0) && stream.RuleAfter(1) &&
+           run_->LongRope(text.size() + 1) == run_->LongRope(text.size()) &&
+           StartRow(0, last + 1, stream, 1).ok();
+  return run_->Finish();
+}
+
 Status Generator::Decode(const GenerateRequest& request, TextStream* stream, Generated* out) {
   std::vector<int32_t> text = request.prompt;
   // So that nothing is allocated between two tokens.
   text.reserve(text.size() + out->tokens.capacity());
+  // Whether the step behind the one whose logits are there is under way.
+  bool ahead = false;
+  const auto finish = [&] {
+    if (std::exchange(ahead, false)) (void)run_->Finish();
+  };
   auto begin = Clock::now();
   while (true) {
-    PENSTOCK_RETURN_IF_ERROR(stream->Take(run_.get(), 0));
+    if (Status taken = stream->Take(run_.get(), 0); !taken.ok()) {
+      finish();
+      return taken;
+    }
+    const int32_t id = stream->token().id;
+    const bool as_drawn = ahead && run_->Found(0).drawn == id;
     out->tokens.push_back(stream->token());
     out->text += stream->text();
     const bool goes_on =
         stream->text().empty() || !request.on_text || request.on_text(stream->text());
     if (stream->end() || !goes_on) {
+      finish();
       out->finish = stream->end().value_or(FinishReason::kCaller);
       return Status::Ok();
     }
-    text.push_back(stream->token().id);
-    PENSTOCK_RETURN_IF_ERROR(
-        Extend(text, static_cast<int32_t>(text.size()) - 1, request.stop, stream->want()));
+    text.push_back(id);
+    if (!as_drawn) finish();
+    if (Status step = StepBehind(text, request, *stream, &ahead); !step.ok()) {
+      finish();
+      return step;
+    }
     const auto now = Clock::now();
     out->token_s.push_back(std::chrono::duration<double>(now - begin).count());
     begin = now;

@@ -66,6 +66,11 @@ class Generator {
  private:
   Generator(const TextModel* model, std::unique_ptr<program::ProgramRun> run);
   Status Decode(const GenerateRequest& request, TextStream* stream, Generated* out);
+  Status StartRow(int32_t id, int32_t past, const TextStream& stream, size_t after);
+  // Starts the step of the text's last token, unless it is under way as `ahead`, and perhaps the one
+  // behind it, and waits for the former; *ahead: whether the latter was started.
+  Status StepBehind(const std::vector<int32_t>& text, const GenerateRequest& request,
+                    const TextStream& stream, bool* ahead);
 
   const TextModel* const model_;
   const std::unique_ptr<program::ProgramRun> run_;

@@ -28,6 +28,8 @@ class TextConstraint {
 
   // The tokens that may come next, as sample::Logits has them; empty: all may.
   std::span<const uint32_t> allowed() const { return allowed_; }
+  // Whether some token may ever be forbidden.
+  bool holds() const { return state_ != State::kAny; }
   // The next token of the text, and the text that the decoder made of it.
   // kInternal: see Constraint.
   Status Accept(int32_t id, std::string_view piece);

@@ -96,6 +96,13 @@ program::PickWant TextStream::want() const {
   return sampler_.wants_sums() ? program::PickWant::kBestAndSums : program::PickWant::kBest;
 }
 
+std::optional<sample::DrawRule> TextStream::RuleAfter(size_t after) const {
+  const bool ends =
+      length_ + after >= context_ || finish_.IsLength(generated_ + static_cast<int64_t>(after));
+  if (ends || end_ || constraint_.holds()) return std::nullopt;
+  return sampler_.RuleAt(length_ + after);
+}
+
 Status TextStream::Take(program::ProgramRun* run, size_t pick) {
   const program::FoundLogits found = run->Found(pick);
   sample::Logits logits = {{}, found.parts, found.blocks, constraint_.allowed()};

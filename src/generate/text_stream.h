@@ -44,6 +44,9 @@ class TextStream {
   // What a step has to find of the logits that Take is given next.
   program::PickWant want() const;
   uint64_t seed() const { return sampler_.seed(); }
+  // How the token `after` tokens behind the last one is drawn, where that is known: of a text that
+  // no grammar holds, and that does not end by its length before it.
+  std::optional<sample::DrawRule> RuleAfter(size_t after) const;
 
   // Chooses the next token from a pick of the last step, or from logits. kInternal: logits that
   // are not finite.

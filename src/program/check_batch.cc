@@ -116,6 +116,12 @@ Status CheckPicks(const PackedBatch& batch, int32_t most) {
   if (!batch.wants.empty() && batch.wants.size() != batch.picks.size()) {
     return Status::InvalidArgument("one want is needed for each pick", "wants");
   }
+  if (!batch.draws.empty() && batch.draws.size() != batch.picks.size()) {
+    return Status::InvalidArgument("one draw is needed for each pick", "draws");
+  }
+  if (!batch.sources.empty() && batch.sources.size() != batch.tokens()) {
+    return Status::InvalidArgument("one source is needed for each row", "sources");
+  }
   int64_t before = -1;
   for (const int32_t row : batch.picks) {
     if (row <= before || static_cast<size_t>(row) >= batch.tokens()) {

@@ -14,6 +14,7 @@
 #include <span>
 
 #include "common/kv_block.h"
+#include "sample/draw_best.h"
 
 namespace penstock::program {
 
@@ -57,6 +58,12 @@ struct PackedBatch {
   // Programs with a cache: rows of `ids` whose logits, or states, are wanted, ascending.
   std::span<const int32_t> picks;
   std::span<const PickWant> wants;  // of each pick; or empty: all kRow
+  // How a run that draws (ProgramRun::draws) draws each pick's token, keep 0: it does not; or empty:
+  // it draws none.
+  std::span<const sample::DrawRule> draws;
+  // Rows whose id is the token that was drawn for that pick of the step started before; -1: it is
+  // in `ids`. Or empty: all are.
+  std::span<const int32_t> sources;
 
   size_t tokens() const { return ids.size(); }
   size_t sequences() const { return offsets.empty() ? 0 : offsets.size() - 1; }

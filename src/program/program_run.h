@@ -34,12 +34,14 @@ struct PrepareOptions {
   // For measurements: Backend::optimisations that the run does without. Results are the same to the
   // bit.
   std::vector<std::string> without;
+  bool ahead = false;  // two steps may be under way, where the run draws (ProgramRun::draws)
 };
 
 // What was found in a row of logits; empty where it was not wanted.
 struct FoundLogits {
   std::span<const sample::LogitPart> parts;    // of all parts of the vocabulary
   std::span<const sample::LogitBlock> blocks;  // of the whole vocabulary, where sums were wanted
+  int32_t drawn = -1;                          // the token that was drawn; -1: none was
 };
 
 // A part of what a run does, and the seconds of all threads together in it.
@@ -60,6 +62,14 @@ class ProgramRun {
   // Errors: those of CheckBatch; kResourceExhausted: out of memory, the next Run works as usual.
   virtual Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) = 0;
   Status Run(const PackedBatch& batch) { return Run(0, batch, {}); }
+  // Run in two, of a run with a cache: two steps may be started, which run in order, and Finish waits
+  // for the first that has not finished. Results are of the step that finished last, until the next
+  // but one is started. Where Start fails nothing was started.
+  virtual Status Start(const PackedBatch& batch) { return Run(batch); }
+  virtual Status Finish() { return Status::Ok(); }
+  // Whether it draws tokens itself, so that a step may be started before the tokens of the one before
+  // are known (PackedBatch::draws), and two may be under way.
+  virtual bool draws() const { return false; }
   // What the last Run took of a device apart from the host, which others use while it waits; 0: it
   // ran on the host.
   virtual double device_seconds() const { return 0; }

@@ -172,6 +172,10 @@ class TinyDecoder {
     return *std::move(run);
   }
 
+  // With two steps under way, where the backend draws.
+  std::unique_ptr<program::ProgramRun> NewRunAhead(numbers::DType cache, int32_t rows) {
+    return *backend_->Prepare(program_, {cache, {256}, rows, rows, true, {}, true});
+  }
   std::unique_ptr<program::ProgramRun> NewRunOfGroups(numbers::DType cache, int32_t rows,
                                                       int32_t windows) {
     return *backend_->Prepare(program_, {cache, {256, windows}, rows, rows, true, {}});

@@ -14,7 +14,7 @@ FinishCheck::FinishCheck(const SamplingOptions& options, std::span<const int32_t
 
 Finish FinishCheck::After(int32_t id, int64_t generated) const {
   if (std::binary_search(ends_.begin(), ends_.end(), id)) return Finish::kStopToken;
-  return generated >= tokens_max_ ? Finish::kLength : Finish::kNone;
+  return IsLength(generated) ? Finish::kLength : Finish::kNone;
 }
 
 }  // namespace penstock::sample

@@ -24,6 +24,9 @@ class FinishCheck {
   // After `generated` tokens, `id` the last of them. An end comes before the length.
   Finish After(int32_t id, int64_t generated) const;
 
+  // Whether a text of that many tokens is as long as was asked for.
+  bool IsLength(int64_t generated) const { return generated >= tokens_max_; }
+
   // The end tokens, ascending.
   std::span<const int32_t> ends() const { return ends_; }
 

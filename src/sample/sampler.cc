@@ -299,32 +299,23 @@ Status Sampler::FromRow(const Logits& logits, double uniform, SampledToken* out)
   return Status::Ok();
 }
 
+DrawRule Sampler::RuleWith(double uniform) const {
+  const size_t keep = std::min(options_.greedy() ? size_t{1} : top_k_, vocabulary_);
+  return {uniform, options_.greedy() ? 0.0F : options_.temperature, options_.top_p, options_.min_p,
+          static_cast<int32_t>(keep)};
+}
+
+std::optional<DrawRule> Sampler::RuleAt(uint64_t position) const {
+  if (row_need_ != RowNeed::kNever) return std::nullopt;
+  return RuleWith(options_.greedy() ? 0 : UniformAt(seed_, position));
+}
+
 int32_t Sampler::DrawFrom(std::span<const Candidate> best, double uniform) const {
-  if (options_.greedy() || best.size() == 1) return best[0].id;
   std::array<double, kCandidatesMax> weights;
-  const auto temperature = static_cast<double>(options_.temperature);
-  double total = 0;
-  for (size_t i = 0; i < best.size(); ++i) {
-    weights[i] = std::exp((static_cast<double>(best[i].logit) - best[0].logit) / temperature);
-    total += weights[i];
-  }
-  size_t kept = best.size();
-  if (options_.top_p < 1) {
-    const double target = static_cast<double>(options_.top_p) * total;
-    double sum = weights[0];
-    for (kept = 1; kept < best.size() && sum < target; ++kept) sum += weights[kept];
-  }
-  while (kept > 1 &&
-         (weights[kept - 1] < static_cast<double>(options_.min_p) || weights[kept - 1] == 0)) {
-    --kept;
-  }
-  double kept_sum = 0;
-  for (size_t i = 0; i < kept; ++i) kept_sum += weights[i];
-  const double target = uniform * kept_sum;
-  double sum = weights[0];
-  size_t chosen = 0;
-  while (chosen + 1 < kept && sum <= target) sum += weights[++chosen];
-  return best[chosen].id;
+  const int32_t chosen =
+      DrawBest(RuleWith(uniform), static_cast<int32_t>(best.size()), weights.data(),
+               [&](int32_t i) { return best[static_cast<size_t>(i)].logit; });
+  return best[static_cast<size_t>(chosen)].id;
 }
 
 }  // namespace penstock::sample

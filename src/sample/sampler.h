@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "sample/draw_best.h"
 #include "sample/logit_scan.h"
 #include "sample/row_draw.h"
 #include "sample/sampling_options.h"
@@ -107,6 +108,9 @@ class Sampler {
   // Whether Logits::blocks is wanted with Logits::parts.
   bool wants_sums() const { return options_.logprobs; }
   uint64_t seed() const { return seed_; }
+  // How Sample draws at `position`, where the kCandidatesMax best logits tell it without penalties
+  // and without `allowed`; empty: they may not.
+  std::optional<DrawRule> RuleAt(uint64_t position) const;
 
   // Chooses the token at `position`, which the caller counts as it likes as long as each position
   // has a number of its own. Changes no state: what was chosen enters the counts by Accept.
@@ -137,6 +141,7 @@ class Sampler {
   // False: the candidates do not tell.
   bool FromParts(const Logits& logits, double uniform, SampledToken* out);
   // The draw from the best of small().
+  DrawRule RuleWith(double uniform) const;
   int32_t DrawFrom(std::span<const Candidate> best, double uniform) const;
   void SetTop(std::span<const Candidate> best, double log_sum, SampledToken* out);
 
