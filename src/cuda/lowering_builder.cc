@@ -236,7 +236,11 @@ void LoweringBuilder::Multiply(const LinearInput& x, Rows rows, const program::P
   const KernelId kernel = x.fused || form != BlockForm::kNone
                               ? NarrowKernelOf(x, form, w.dtype() == DType::kF16)
                               : GemmOf(w.dtype() == DType::kF16, height, width, w.out() % 2 == 0);
-  if (RowOf(kernel).is_narrow) return PutNarrow(kernel, x, {args, {}, {}, false}, height, width);
+  if (RowOf(kernel).is_narrow) {
+    // What a kernel just before unpacks is not there yet.
+    const bool early = unpacked[0] == nullptr && unpacked[1] == nullptr;
+    return PutNarrow(kernel, x, {args, {}, {}, early}, height, width);
+  }
   launches_.push_back(GemmLaunch(kernel, args, height, width, *plan_.device));
 }
 
@@ -258,6 +262,7 @@ void LoweringBuilder::MultiplyEach(const LinearInput& x, Rows rows,
   for (size_t first = 0; first < all.size();) {
     const DeviceLinear& w = of(all[first]);
     GemmNarrowArgs args = {};
+    args.early_weights = true;
     args.gemm.x = x.operands;
     args.gemm.w = w.pieces();
     args.gemm.rows = CountOf(rows);
@@ -283,7 +288,7 @@ void LoweringBuilder::PutNarrow(KernelId kernel, const LinearInput& x, GemmNarro
                                 int rows, int columns) {
   const KernelRow& row = RowOf(kernel);
   args.norm = x.norm;
-  args.early_weights = plan_.tuning.early_weights;
+  args.early_weights = args.early_weights && plan_.tuning.early_weights;
   Put(kernel, BlocksOf(columns, row.tile_features), BlocksOf(rows, row.tile_rows), args);
 }
 
@@ -312,12 +317,13 @@ NormArgs LoweringBuilder::NormOf(const float* x, Rows rows, const program::Norm&
 }
 
 LinearInput LoweringBuilder::InputOf(const Place& x, Rows rows, const program::Norm& norm,
-                                     DType dtype, int columns, const int* picks) {
+                                     DType dtype, int columns, const int* picks, bool in_place) {
   const bool as_is = norm.gamma == nullptr && picks == nullptr && !IsOperandType(dtype);
   if (step_ == nullptr || as_is) return x;
-  // Each block of threads makes the operands: not where a multiprocessor has many of them.
+  // Each block of threads makes the operands: not where a multiprocessor has many of them, nor where
+  // others may have written their results over x.
   const int rows_in = RowsIn(rows);
-  if (plan_.tuning.fused_norms && dtype == DType::kF16 && rows_in <= kFusedRows &&
+  if (plan_.tuning.fused_norms && !in_place && dtype == DType::kF16 && rows_in <= kFusedRows &&
       rows_in * Padded(x.width) <= kFusedValues &&
       BlocksOf(columns, 16) <= kFusedBlocks * plan_.device->multiprocessors) {
     Place y = {};
@@ -412,8 +418,8 @@ void LoweringBuilder::RunOp(const program::NormOp& op) {
 }
 
 void LoweringBuilder::RunOp(const program::LinearOp& op) {
-  const LinearInput x =
-      InputOf(values_[op.x], RowsOf(op.x), {}, op.weight->dtype(), op.weight->out());
+  const LinearInput x = InputOf(values_[op.x], RowsOf(op.x), {}, op.weight->dtype(),
+                                op.weight->out(), nullptr, op.x == op.y);
   if (op.residual.value != program::kNoValue) {
     return MultiplyInto(x, RowsOf(op.x), *op.weight, op.residual, op.y);
   }

@@ -115,9 +115,9 @@ class LoweringBuilder {
   NormArgs NormOf(const float* x, Rows rows, const program::Norm& norm, const Place& y) const;
   void Normalise(const float* x, Rows rows, const program::Norm& norm, const Place& y);
   // norm(x) as linear layers of that type read it, `columns` in all: of a value without a cache as it
-  // lies there.
+  // lies there. `in_place`: a layer's result is written over x.
   LinearInput InputOf(const Place& x, Rows rows, const program::Norm& norm, numbers::DType dtype,
-                      int columns, const int* picks = nullptr);
+                      int columns, const int* picks = nullptr, bool in_place = false);
 
   void RunOp(const program::EmbedOp& op);
   void RunOp(const program::InputOp& op);

@@ -90,7 +90,8 @@ CudaStepRun::CudaStepRun(SharedDevice* shared, LoweringPlan plan,
       options_(options),
       tile_rows_(PagedTileRows(plan_)),
       results_layout_(plan_, options.picks),
-      graphs_(shared, {run_options.graphs && plan_.tuning.graphs, run_options.graphs_max}),
+      graphs_(shared, {run_options.graphs && plan_.tuning.graphs,
+                       run_options.graphs_max * SlotsOf(plan_, options)}),
       slot_count_(SlotsOf(plan_, options)),
       activation_bytes_(LargestActivations(plan_, options)) {
   const auto picks = static_cast<size_t>(options.picks);
@@ -350,6 +351,7 @@ Status CudaStepRun::Run(size_t /*index*/, const program::PackedBatch& batch,
   if (!sinks.empty()) {
     return Status::InvalidArgument("a program with a cache has no sinks", "out");
   }
+  if (finished_ < started_) return Status::Internal("a step is under way");
   PENSTOCK_RETURN_IF_ERROR(Start(batch));
   return Finish();
 }

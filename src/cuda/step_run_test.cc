@@ -133,6 +133,28 @@ TEST(CudaStepRun, BlocksOfGgufAreCloseToExact) {
   }
 }
 
+// Q4_K_M has such layers. A gate's matrices of two forms are unpacked, by kernels whose results the
+// next one must not read early.
+TEST(CudaStepRun, MatricesOfUnlikeForms) {
+  TinyShape shape = SmallShape();
+  shape.hidden = shape.inner = 256;
+  shape.head_size = 64;
+  shape.layers = 2;
+  TinyWeights weights(shape, DType::kQ4K, 3);
+  const TinyWeights others(shape, DType::kQ6K, 4);
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    weights.layers[i].v = others.layers[i].v;
+    weights.layers[i].up = others.layers[i].up;
+  }
+  const std::vector<int32_t> ids = RandomIds(shape, 70, 2);
+  TinyDecoder decoder = OnDevice(weights, DType::kF16, {.overlaps = true});
+  const std::vector<float> want =
+      RunInSteps(decoder.NewRun(DType::kF32, 70).get(), shape, ids, {70});
+  EXPECT_TRUE(Near(want, PlainLogits(weights, ids), 6e-3));
+  const auto few = decoder.NewRun(DType::kF32, 64);
+  EXPECT_TRUE(SameBits(RunInSteps(few.get(), shape, ids, {64, 1, 2, 1}), want));
+}
+
 // However prompts are cut, in graphs and without, whatever order threads, copies and kernels take.
 TEST(CudaStepRun, BitsDoNotDependOnStepsOrOrders) {
   TinyShape shape = SmallShape();

@@ -7,17 +7,20 @@
 // has, and whatever is started later overwrites it.
 //
 // Only where nothing else is to be decided: no text waits or has a prompt to run, no other model
-// waits for its turn or did a moment ago, and no guess is made. So texts and their order are those
-// without it; the first request of another model waits for two steps at most.
+// waits for its turn or did a moment ago, and no guess pays. So texts and their order are those
+// without it; the first request of another model waits for two steps at most. A chain of such steps
+// is one turn of the gate, which accounts by turns: it ends after a while (kChainFor), so that what is
+// accounted at once is little.
 #include <algorithm>
 
 #include "generate/decode_scheduler_impl.h"
 
 namespace penstock::generate {
 
-// Models that come again and again use the time between two steps themselves.
+// Models that come again and again use the time between two steps themselves. A gate with several
+// turns gives them another one: then they do not wait for it, but their work waits on the device.
 bool DecodeScheduler::Impl::OthersWait() {
-  if (gate->waiting() > 0) shared_until = current.began + kSharedFor;
+  if (gate->waiting() > 0 || gate->taken() > 1) shared_until = current.began + kSharedFor;
   return current.began < shared_until || inbox_full.load(std::memory_order_relaxed) ||
          !arrived.empty() || !waiting[0].empty() || !waiting[1].empty() || !parked.empty();
 }
@@ -35,7 +38,7 @@ bool DecodeScheduler::Impl::GoesOn(DecodeSequence* sequence, bool* takes_part) c
   if (!sequence->long_rope && run->LongRope(static_cast<size_t>(tokens) + 2)) return false;
   if (sequence->ngrams) {
     sequence->ngrams->Follow(tokens, [sequence](int32_t at) { return sequence->id(at); });
-    if (sequence->ngrams->chance() > 0) return false;
+    if (former.GuessPays(*sequence)) return false;
   }
   return sequence->cache.Reserve(sequence->rows + 1).ok();
 }
@@ -43,6 +46,7 @@ bool DecodeScheduler::Impl::GoesOn(DecodeSequence* sequence, bool* takes_part) c
 // Starts the step behind the one that is under way, if that may be.
 void DecodeScheduler::Impl::StartAhead() {
   if (!run->draws() || current.drafts > 0 || current.scores > 0 || OthersWait()) return;
+  if (current.began - turn_began > kChainFor) return;
   ClearBatch();
   for (const auto& sequence : running) {
     bool takes_part = false;

@@ -180,6 +180,26 @@ TEST_F(DecodeAhead, GuessesComeBeforeIt) {
   ExpectAlone(second.get(), *job(2));
 }
 
+// A device's gate has two turns: another model that has one does not wait for it.
+TEST_F(DecodeAhead, AnotherModelOnTheDeviceEndsIt) {
+  struct Idle final : gate::GateClient {
+    gate::GateDemand Demand() const override { return {}; }
+  } other;
+  gate::ComputeGate gate(2);
+  options_.gate = &gate;
+  for (const bool beside : {false, true}) {
+    StartAhead();
+    gate::ComputeGate::Turn turn(&gate, &other);
+    if (beside) ASSERT_TRUE(turn.TryTake(Priority::kInteractive));
+    const auto got = Submit(Drawn(Prompt(9, 1), 30));
+    RunAll();
+    ExpectAlone(got.get(), *Drawn(Prompt(9, 1), 30));
+    EXPECT_EQ(run_->ahead(), beside ? 0u : 29u);
+    if (beside) turn.End(1, {});
+    scheduler_.reset();
+  }
+}
+
 class DecodeAheadWindow : public DecodeAhead {
  protected:
   DecodeAheadWindow() : DecodeAhead(40) {}

@@ -32,6 +32,9 @@ struct DecodeScheduler::Impl final : gate::GateClient {
   static constexpr int32_t kInteractivePart = 4;
   // Others that had the processor are expected to ask for it again for so long.
   static constexpr std::chrono::seconds kSharedFor{1};
+  // A step is not started ahead in a turn that has lasted longer: what is accounted at once stays
+  // below ComputeGate::kAheadNs, within which a text keeps its pace.
+  static constexpr std::chrono::milliseconds kChainFor{150};
 
   class Counted;
   using Sequences = std::vector<std::unique_ptr<DecodeSequence>>;

@@ -102,6 +102,7 @@ struct Load {
   int streams = 0;                // texts at any time, each followed by another
   double embeds_s = 0;            // single interactive embeddings a second
   std::optional<Priority> large;  // the encoder always has large requests of this class
+  double large_from_s = 0;        // from then on
   int32_t prompt = 100;           // tokens
   double seconds = 60;
   bool ahead = false;    // the run draws tokens itself
@@ -233,7 +234,7 @@ class Simulation {
       job->sink = std::make_shared<Stream>(this);
       EXPECT_TRUE(texts_->Submit(std::move(job)).ok());
     }
-    for (; load_.large && open_large_ < 2; ++open_large_) {
+    for (; load_.large && now_s_ >= load_.large_from_s && open_large_ < 2; ++open_large_) {
       Embed(*load_.large, kLargeId, std::vector<int32_t>(64, 100));
     }
   }
@@ -365,6 +366,15 @@ TEST_P(DecodeSimulation, TextsBesideLargeInteractiveRequests) {
     // Rows of the large requests go first in turn.
     EXPECT_LE(At(run.waits, 0.99), 4 * (kStepS + kBulkBatchS));
   }
+}
+
+// The time that a text had alone is not held against it later.
+TEST_P(DecodeSimulation, LargeRequestsAfterALongText) {
+  const Load load = {
+      .streams = 1, .large = Priority::kInteractive, .large_from_s = 30, .ahead = GetParam()};
+  const Outcome run = Simulated(load);
+  EXPECT_LE(At(run.gaps, 1), 2 * kStepCost.one_s + 2 * kBulkBatchS);
+  EXPECT_NEAR(run.large_s / load.seconds, 0.25, 0.02);
 }
 
 TEST_P(DecodeSimulation, TextsBesideManyEmbeddings) {

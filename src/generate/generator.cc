@@ -117,17 +117,15 @@ Status Generator::Decode(const GenerateRequest& request, TextStream* stream, Gen
   std::vector<int32_t> text = request.prompt;
   // So that nothing is allocated between two tokens.
   text.reserve(text.size() + out->tokens.capacity());
-  // Whether the step behind the one whose logits are there is under way.
+  // Whether the step behind the one whose logits are there is under way; it is waited for at the end.
   bool ahead = false;
-  const auto finish = [&] {
-    if (std::exchange(ahead, false)) (void)run_->Finish();
+  const auto finish = [&](bool* is) {
+    if (std::exchange(*is, false)) (void)run_->Finish();
   };
+  const std::unique_ptr<bool, decltype(finish)> at_end(&ahead, finish);
   auto begin = Clock::now();
   while (true) {
-    if (Status taken = stream->Take(run_.get(), 0); !taken.ok()) {
-      finish();
-      return taken;
-    }
+    PENSTOCK_RETURN_IF_ERROR(stream->Take(run_.get(), 0));
     const int32_t id = stream->token().id;
     const bool as_drawn = ahead && run_->Found(0).drawn == id;
     out->tokens.push_back(stream->token());
@@ -135,16 +133,12 @@ Status Generator::Decode(const GenerateRequest& request, TextStream* stream, Gen
     const bool goes_on =
         stream->text().empty() || !request.on_text || request.on_text(stream->text());
     if (stream->end() || !goes_on) {
-      finish();
       out->finish = stream->end().value_or(FinishReason::kCaller);
       return Status::Ok();
     }
     text.push_back(id);
-    if (!as_drawn) finish();
-    if (Status step = StepBehind(text, request, *stream, &ahead); !step.ok()) {
-      finish();
-      return step;
-    }
+    if (!as_drawn) finish(&ahead);
+    PENSTOCK_RETURN_IF_ERROR(StepBehind(text, request, *stream, &ahead));
     const auto now = Clock::now();
     out->token_s.push_back(std::chrono::duration<double>(now - begin).count());
     begin = now;

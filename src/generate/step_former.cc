@@ -125,6 +125,10 @@ int32_t StepFormer::DraftsOf(const DecodeSequence& sequence, int32_t most,
   return best;
 }
 
+bool StepFormer::GuessPays(const DecodeSequence& sequence) const {
+  return limits_.draft_rows_max > 0 && decoding_ > 0 && DraftsOf(sequence, 1, 2 * predicted_s_) > 0;
+}
+
 void StepFormer::TakeDrafts(const std::vector<DecodeSequence*>& running) {
   int32_t left = limits_.draft_rows_max;
   // Texts whose guesses fail wait for those of others no longer than for a prompt.

@@ -43,6 +43,9 @@ class StepFormer {
   void Observe(double seconds);
   int32_t Form(std::vector<DecodeSequence*>* running, const StepDemand& demand,
                const Preempt& preempt);
+  // Whether a guess of the text's next token would pay in a step like the last one. Behind
+  // NgramDraft::Follow.
+  bool GuessPays(const DecodeSequence& sequence) const;
 
  private:
   // The fewest rows of a prompt that a step takes, so that prompts go on however long steps are.
