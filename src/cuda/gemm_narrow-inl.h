@@ -24,7 +24,7 @@ struct GemmNarrowOf {
   static constexpr int kSharedBytes =
       kWeightBytes + Rows::kSharedBytes + 2 * kWarps * kSums * static_cast<int>(sizeof(float));
 
-  // Blocks that a multiprocessor shall hold, by their registers.
+  // Blocks a multiprocessor holds at least (__launch_bounds__): limits a thread's registers.
   static constexpr int kResident = Rows::kIsRing ? 3 : 4;
 
   using Sums = float[kTiles][4];  // of 16 features and 8 rows each
@@ -51,9 +51,9 @@ struct GemmNarrowOf {
     }
   }
 
-  // Multiplies a chunk of which there are `left` stages, while the warp's next one, of which there
-  // are `next`, comes in. Copies are waited for by the count of their groups: in a ring of weights
-  // the three that are younger than a stage's; in one of rows that and the next stage's come first.
+  // Multiplies the warp's chunk and loads its next one; `left`, `next`: stages from each to the end
+  // of k. Three groups of copies may be pending: in a ring of weights alone the next three stages';
+  // in one of rows (two a stage) the next stage's rows and two of later weights.
   static SIMT_FN void MulChunk(Weights* weights, Rows* rows, int left, int next, Sums& sums) {
     SIMT_UNROLL
     for (int stage = 0; stage < kStages; ++stage) {
@@ -79,7 +79,7 @@ struct GemmNarrowOf {
   }
   static constexpr bool kIsRing = Weights::kRingBytes > 0 || Rows::kIsRing;
 
-  // The first copies of rows: in the order in which MulChunk waits for them.
+  // The rows of the first two stages, each with an empty group: MulChunk counts two a stage.
   static SIMT_FN void LoadFirst(Rows* rows, int left) {
     if constexpr (Rows::kIsRing) {
       for (int stage = 0; stage < 2; ++stage) {
@@ -90,8 +90,8 @@ struct GemmNarrowOf {
     }
   }
 
-  // Adds a chunk's sums, each thread those of one feature and row of each tile, in order of the
-  // warps. `exchange`: of the turn.
+  // Adds the warps' sums in order of the warps; a thread totals one feature and row of each tile.
+  // `exchange`: [kWarps][kSums], two by turns, so that one Sync a turn is enough.
   static SIMT_FN void AddSums(float* exchange, Sums& sums, float (&totals)[kTiles]) {
     const int lane = simt::Lane(), at = lane / 4 * 8 + 2 * (lane % 4);
     float* const to = exchange + simt::WarpIndex() * kSums + at;
@@ -144,11 +144,11 @@ struct GemmNarrowOf {
       a.to.features = part.features;
     }
     char* const shared = simt::Shared<char>();
-    const int warp = simt::WarpIndex(), blocks = a.k / 64;
-    // Weights do not depend on the kernel before, so they are on their way before it has ended.
+    const int warp = simt::WarpIndex(), stages = a.k / 64;
+    // Unless the kernel before unpacks them, weights are loaded while it still runs.
     if (!args.early_weights) simt::WaitForPrerequisites();
     Weights weights(a, tile, shared + warp * Weights::kRingBytes);
-    int left = blocks - kStages * warp;  // stages of the warp's chunk; not positive: it has none
+    int left = stages - kStages * warp;  // from the warp's chunk to the end of k; <= 0: no chunk
     SIMT_UNROLL
     for (int stage = 0; stage < kStages; ++stage) {
       if (stage < left) weights.template Load<false>(stage);
@@ -164,7 +164,7 @@ struct GemmNarrowOf {
     constexpr int kTurn = kWarps * kSums;
     Sums sums = {};
     float totals[kTiles] = {};
-    const int turns = (blocks + kStages * kWarps - 1) / (kStages * kWarps);
+    const int turns = (stages + kStages * kWarps - 1) / (kStages * kWarps);
     for (int turn = 0; turn < turns; ++turn, left -= kStages * kWarps) {
       MulChunk(&weights, &rows, left, left - kStages * kWarps, sums);
       AddSums(exchange + turn % 2 * kTurn, sums, totals);

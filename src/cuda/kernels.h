@@ -59,7 +59,8 @@ struct GemmWgmmaArgs {
   GemmArgs gemm;
 };
 
-// One more matrix that the same x is multiplied by, of the blocks from `first` on.
+// One more matrix for the same x, by thread blocks from `first` to the next part's (ascending). The
+// rest of the epilogue is that of gemm.to.
 struct GemmPart {
   const uint16_t* w;  // null: there is none
   const float* scales;
@@ -143,7 +144,7 @@ struct NormArgs {
   bool rms;  // nothing is subtracted
 };
 
-// Kernels that make the operands themselves take up to this many rows, and values of x in them all.
+// A gemm_fused kernel takes at most kFusedRows rows, with rows times k at most kFusedValues.
 inline constexpr int kFusedRows = 4, kFusedValues = 16384;
 
 // Products of few rows.
@@ -151,16 +152,16 @@ struct GemmNarrowArgs {
   GemmArgs gemm;
   GemmPart more[2];
   NormArgs norm;       // of kernels that make the operands: of norm.x, for norm.stride16 = gemm.k
-  bool early_weights;  // weights are loaded before the kernel before has ended
+  bool early_weights;  // loaded while the kernel before runs; false where that unpacks them
 };
 
 struct EmbedArgs {
-  const int* ids;        // [rows]
-  const int* sources;    // [rows]: the pick whose drawn token a row is, -1: it is in ids; null: all
-  const int* drawn;      // [picks], of sources
-  const int* positions;  // [rows]; null where places is
-  const int* types;      // [rows]; null: all 0
-  const float* words;    // [vocabulary, width]; null where pieces is
+  const int* ids;           // [rows]
+  const int* sources;       // [rows]: index in `drawn` of the row's id; -1, or null: it is in ids
+  const int* drawn;         // [picks]: tokens that the step before drew
+  const int* positions;     // [rows]; not read where places is null
+  const int* types;         // [rows]; null: all 0
+  const float* words;       // [vocabulary, width]; null where pieces or blocks are set
   const uint16_t* pieces;   // the same in pieces of operands
   const std::byte* blocks;  // the same in blocks
   const float* scales;      // [vocabulary], of the pieces; null: they are not scaled
@@ -260,13 +261,13 @@ struct PagedShape {
   bool causal;
 };
 
-// Attention to the keys in heads.cache, by queries in heads.rotated. With `appends` each sequence has
-// one row: its q is normed and rotated where it is read, and the block of the newest key appends.
+// Attention to the keys in heads.cache, by queries in heads.rotated. With `appends` (one row a
+// sequence) q is normed and rotated where it is read, and the thread block whose chunk has the newest
+// key appends it.
 struct PagedArgs {
   KvHeadsArgs heads;
   bool appends;
-  float*
-      y;  // [rows, heads * head_size]; with split attention the parts: [parts, heads, head_size + 2]
+  float* y;  // [rows, heads * head_size]; split: [parts, units, heads, head_size + 2]
   const PagedTile* tiles;
   const int* tile_count;
   PagedShape shape;
@@ -306,9 +307,9 @@ struct LogitsArgs {
   float* logits;                  // [picks, vocabulary]: scaled and capped in place
   int* bad_ids;                   // [picks, blocks]: the lowest bad id of the block; INT_MAX: none
   std::byte* found;               // [picks]: a BestLogits each, then LogitSums [blocks]
-  const int* wants;               // [picks]; 0: nothing is found
-  const sample::DrawRule* draws;  // [picks]
-  int* drawn;                     // [picks]: as BestLogits has it
+  const int* wants;               // [picks]; 0: found, bad_ids and drawn are not written
+  const sample::DrawRule* draws;  // [picks]; keep 0: none is drawn
+  int* drawn;                     // [picks]: the token, which the next step embeds; -1: none
   const int* picks;               // their count
   int found_bytes;                // from one pick's to the next
   int vocabulary;

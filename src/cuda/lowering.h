@@ -57,10 +57,10 @@ struct Forms {
   bool half = false;  // the operands' type is f16, else bf16
 };
 
-// For PrepareOptions::without: kernels in graphs; kernels that begin before the one before has ended,
-// and load weights at once; attention split by chunks of keys; norms in the kernels that read them;
-// heads rotated and appended by attention; tokens drawn on the device, so that a step is under way
-// while the host handles the one before.
+// For PrepareOptions::without, in order: kernels captured in graphs; programmatic dependent launch;
+// weights loaded before the previous kernel ends; attention split by chunks of keys; norms in the
+// kernels that read them; heads rotated and appended by attention; tokens drawn on the device, so
+// that the next step runs while the host handles the one before.
 inline constexpr const char* kCudaOptimisations[] = {"graphs",      "early_launch", "early_weights",
                                                      "split_keys",  "fused_norms",  "fused_heads",
                                                      "device_draws"};

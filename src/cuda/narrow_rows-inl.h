@@ -67,7 +67,7 @@ class FusedRows {
   static constexpr int kTileRows = 8;  // of tensor cores
   static constexpr bool kIsRing = false;
   static constexpr int kHeld = 16;  // more would take the registers of weights that come in
-  // Between rows, so that eight of them share no banks.
+  // Values between rows, so that the rows that LoadMatrix4 reads share no banks.
   static constexpr int kPadding = 8;
   static constexpr int kOperandBytes = (kFusedValues + kFusedRows * kPadding) * 2;
   static constexpr int kSharedBytes =

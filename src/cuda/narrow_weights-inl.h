@@ -12,8 +12,8 @@ namespace penstock::cuda {
 inline constexpr int kNarrowWarps = 4;   // that share k
 inline constexpr int kNarrowStages = 4;  // of a chunk
 
-// Where the lower and the upper eight features of a tile begin: the half pieces of 64 of k follow
-// each other at twice `half_bytes`.
+// Where a tile's two groups of eight features begin: its lower and upper half, or with a gate those
+// of w and of `up`. Half pieces of one group lie 2 `half_bytes` apart along k.
 struct NarrowHalves {
   const char* from[2];
 

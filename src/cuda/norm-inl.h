@@ -15,8 +15,8 @@ SIMT_FN uint16_t Operand16(float value, bool half) {
   return static_cast<uint16_t>(PackOperands(value, 0, half));
 }
 
-// A thread's values of a row that kWarps warps share: the first ones are held, and so read once, all
-// of them at a time.
+// A thread's values of a row that kWarps warps share: the first kHeld are loaded together and kept,
+// the others are read again by each pass.
 template <int kWarps, int kHeld>
 struct RowValues {
   static_assert((kWarps == 1 || kWarps == 4) && kHeld % 4 == 0);
@@ -79,7 +79,7 @@ struct RowValues {
   }
 
  private:
-  // values[0] of the lane's threads in all four warps.
+  // values[w] becomes values[0] of this lane in warp w.
   SIMT_FN void Share(float (&values)[4]) const {
     scratch[simt::ThreadX()] = values[0];
     simt::Sync();

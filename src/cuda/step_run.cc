@@ -97,7 +97,7 @@ CudaStepRun::CudaStepRun(SharedDevice* shared, LoweringPlan plan,
   const auto picks = static_cast<size_t>(options.picks);
   for (Slot& slot : std::span(slots_).first(slot_count_)) {
     slot.wants.resize(picks);
-    slot.drawn.resize(picks);
+    slot.draws.resize(picks);
   }
   parts_.resize(picks);
   drawn_.resize(picks, -1);
@@ -240,7 +240,7 @@ uint64_t CudaStepRun::WriteInput(const StepInput& layout, const Cut& cut,
   auto* const draws = reinterpret_cast<sample::DrawRule*>(base + layout.draws);
   for (size_t pick = 0; pick < batch.picks.size(); ++pick) {
     ints(layout.wants)[pick] = slot->wants[pick] == program::PickWant::kRow ? 0 : 1;
-    draws[pick] = slot->drawn[pick] ? batch.draws[pick] : sample::DrawRule{};
+    draws[pick] = slot->draws[pick] ? batch.draws[pick] : sample::DrawRule{};
   }
   if (batch.sources.empty()) {
     std::fill_n(ints(layout.sources), batch.tokens(), -1);
@@ -302,7 +302,7 @@ Status CudaStepRun::CheckSources(const program::PackedBatch& batch) const {
   for (const int32_t source : batch.sources) {
     if (source < 0) continue;
     const auto pick = static_cast<size_t>(source);
-    if (slot_count_ < 2 || started_ == 0 || pick >= before.picks || !before.drawn[pick]) {
+    if (slot_count_ < 2 || started_ == 0 || pick >= before.picks || !before.draws[pick]) {
       return Status::InvalidArgument("no token was drawn for that pick", "sources");
     }
   }
@@ -321,7 +321,7 @@ Status CudaStepRun::Start(const program::PackedBatch& batch) {
   const bool finds = results_layout_.blocks > 0 && !batch.wants.empty();
   for (size_t pick = 0; pick < slot->picks; ++pick) {
     slot->wants[pick] = finds ? batch.wants[pick] : program::PickWant::kRow;
-    slot->drawn[pick] = slot_count_ == 2 && !batch.draws.empty() && batch.draws[pick].keep > 0 &&
+    slot->draws[pick] = slot_count_ == 2 && !batch.draws.empty() && batch.draws[pick].keep > 0 &&
                         slot->wants[pick] != program::PickWant::kRow;
   }
   try {

@@ -63,16 +63,16 @@ class CudaStepRun final : public program::ProgramRun {
   };
   Cut CutOf(const program::PackedBatch& batch) const;
 
-  // What a step that is under way has for itself.
+  // What a step has for itself, from its Start until the slot's next one.
   struct Slot {
     DeviceBlock input, results;          // of the device
     DeviceBlock host_input, host_found;  // pinned
     StepMemory memory;
     EventId begun{}, done{};
-    bool has_begun = false, has_done = false;
+    bool has_begun = false, has_done = false;  // whether the events were made
     size_t picks = 0;
     std::vector<program::PickWant> wants;  // of each pick
-    std::vector<bool> drawn;               // of each pick: whether a token is
+    std::vector<bool> draws;               // of each pick: whether its token is drawn
   };
 
   // All under the mutex of the device.

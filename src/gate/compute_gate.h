@@ -2,7 +2,7 @@
 //
 // A turn is taken before a batch is sealed or formed, so a batch grows while it waits, and covers
 // one batch up to the end of its forward pass; results are delivered without it. A turn is one
-// encoder batch, one decode step or one prefill chunk.
+// encoder batch, one prefill chunk, or a decode step with those started ahead of it.
 //
 // Order of turns
 //   class     Interactive before bulk. Ageing over all engines: while both classes wait, bulk gets

@@ -18,12 +18,12 @@ class AheadRun final : public program::ProgramRun {
   AheadRun(std::unique_ptr<program::ProgramRun> inner, size_t vocabulary)
       : inner_(std::move(inner)), vocabulary_(vocabulary) {}
 
-  // Steps that were started while another was under way, and that were started at all.
+  // Steps started while another was under way; calls of Start, failed ones included.
   size_t ahead() const { return ahead_; }
   size_t started() const { return started_; }
   void FailStart(size_t step) { fails_start_ = step; }
   void FailFinish(size_t step) { fails_finish_ = step; }
-  // Draws that many tokens wrongly, of those that are drawn next.
+  // The next `count` draws give a wrong token.
   void DrawWrongly(int count) { wrong_ = count; }
 
   bool draws() const override { return true; }

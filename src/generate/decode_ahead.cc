@@ -2,14 +2,14 @@
 // themselves (ProgramRun::draws).
 //
 // Such a step has a row of each text that goes on: its token is the one that the run draws in the
-// step before. The host takes the tokens of that step meanwhile, by the same rule. A text that turns
-// out to have ended makes its row void; what that row leaves in the cache lies in slots that no token
-// has, and whatever is started later overwrites it.
+// step before. The host takes the tokens of that step meanwhile, by the same rule. A text that has
+// ended, or whose token the host draws otherwise, makes its row void; what the row leaves in the cache
+// lies in slots that no token has, and is overwritten later.
 //
-// Only where nothing else is to be decided: no text waits or has a prompt to run, no other model
-// waits for its turn or did a moment ago, and no guess pays. So texts and their order are those
-// without it; the first request of another model waits for two steps at most. A chain of such steps
-// is one turn of the gate, which accounts by turns: it ends after a while (kChainFor), so that what is
+// Only where nothing else is to be decided: no text waits or has a prompt to run, no other model has
+// or awaits a turn, or did within kSharedFor, and no guess pays. So texts and their order are those
+// without it; the first request of another model waits for two steps at most. A chain of such steps is
+// one turn of the gate, which accounts by turns: it ends after a while (kChainFor), so that what is
 // accounted at once is little.
 #include <algorithm>
 
@@ -17,16 +17,16 @@
 
 namespace penstock::generate {
 
-// Models that come again and again use the time between two steps themselves. A gate with several
-// turns gives them another one: then they do not wait for it, but their work waits on the device.
+// True also for kSharedFor after another model wanted the device: it gets it between two steps. At a
+// gate with several turns that model holds one (taken() > 1), and waits on the device.
 bool DecodeScheduler::Impl::OthersWait() {
   if (gate->waiting() > 0 || gate->taken() > 1) shared_until = current.began + kSharedFor;
   return current.began < shared_until || inbox_full.load(std::memory_order_relaxed) ||
          !arrived.empty() || !waiting[0].empty() || !waiting[1].empty() || !parked.empty();
 }
 
-// Whether the text may take a step ahead, or will have ended by its length before it: then it does
-// not take part. False: another step has to be formed for it.
+// True: the text takes part in a step ahead, or will have ended by its length before it. False: its
+// next step is formed once the one under way has finished.
 bool DecodeScheduler::Impl::GoesOn(DecodeSequence* sequence, bool* takes_part) const {
   const int32_t tokens = sequence->tokens();
   if (sequence->rows == 0 || sequence->logit_row < 0 || sequence->awaits_grammar ||

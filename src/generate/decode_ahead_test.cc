@@ -19,7 +19,7 @@ class DecodeAhead : public DecodeFixture {
     options_.speculation = false;
   }
 
-  void StartAhead() {
+  void MakeScheduler() {
     program::PrepareOptions step;
     step.cache_type = tiny_.model().cache_type;
     const auto groups = program::CacheGroups(tiny_.model().decoder->program());
@@ -47,7 +47,7 @@ class DecodeAhead : public DecodeFixture {
 };
 
 TEST_F(DecodeAhead, TextsAreThoseWithoutIt) {
-  StartAhead();
+  MakeScheduler();
   std::vector<std::shared_ptr<Recorder>> got;
   std::vector<std::unique_ptr<DecodeJob>> same;
   for (uint32_t i = 0; i < 8; ++i) {
@@ -67,14 +67,14 @@ TEST_F(DecodeAhead, TextsAreThoseWithoutIt) {
     ExpectAlone(got[i].get(), *same[i]);
   }
   EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
-  // All but the steps of prompts, and those behind them.
+  // Only steps with prompts, and the step after each, are not started ahead.
   EXPECT_GE(run_->ahead(), 60u);
   EXPECT_LE(run_->started() - run_->ahead(), 20u);
 }
 
 // A lone text: no step more than it has tokens, since its length is known.
 TEST_F(DecodeAhead, NoStepFollowsTheLastToken) {
-  StartAhead();
+  MakeScheduler();
   const auto got = Submit(Drawn(Prompt(9, 1), 30));
   RunAll();
   ExpectAlone(got.get(), *Drawn(Prompt(9, 1), 30));
@@ -83,7 +83,7 @@ TEST_F(DecodeAhead, NoStepFollowsTheLastToken) {
 }
 
 TEST_F(DecodeAhead, WhatNeedsTheHostIsFormedByIt) {
-  StartAhead();
+  MakeScheduler();
   const auto penalties = [] {
     auto job = Drawn(Prompt(9, 1), 30);
     job->sampling.repetition_penalty = 1.5F;
@@ -104,7 +104,7 @@ TEST_F(DecodeAhead, WhatNeedsTheHostIsFormedByIt) {
 
 // Texts that arrive, are cancelled and end while steps are under way.
 TEST_F(DecodeAhead, OthersComeAndGo) {
-  StartAhead();
+  MakeScheduler();
   const auto stays = Submit(Drawn(Prompt(40, 1), 120));
   auto cancelled_job = Drawn(Prompt(33, 2), 120);
   const auto cancel = cancelled_job->context.cancel = std::make_shared<CancelToken>();
@@ -127,10 +127,10 @@ TEST_F(DecodeAhead, OthersComeAndGo) {
   EXPECT_EQ(scheduler_->stats().groups[0].used, 0);
 }
 
-// Blocks that are short: texts give theirs up, and begin again.
+// Too few cache blocks: texts are preempted and begin again.
 TEST_F(DecodeAhead, PreemptedTextsAreTheSame) {
   options_.cache_blocks = {20};
-  StartAhead();
+  MakeScheduler();
   std::vector<std::shared_ptr<Recorder>> got;
   for (uint32_t i = 0; i < 5; ++i) got.push_back(Submit(Drawn(Prompt(60, i), 200, i)));
   RunAll();
@@ -138,8 +138,8 @@ TEST_F(DecodeAhead, PreemptedTextsAreTheSame) {
   EXPECT_GT(run_->ahead(), 100u);
 }
 
-TEST_F(DecodeAhead, ATokenDrawnOtherwiseIsNotGoneOnWith) {
-  StartAhead();
+TEST_F(DecodeAhead, AWrongDrawVoidsTheRowAhead) {
+  MakeScheduler();
   const auto first = Submit(Drawn(Prompt(9, 1), 40));
   const auto second = Submit(Drawn(Prompt(30, 2), 40));
   for (int step = 0; step < 10; ++step) ASSERT_TRUE(scheduler_->Step());
@@ -149,10 +149,10 @@ TEST_F(DecodeAhead, ATokenDrawnOtherwiseIsNotGoneOnWith) {
   ExpectAlone(second.get(), *Drawn(Prompt(30, 2), 40));
 }
 
-TEST_F(DecodeAhead, AStepThatFailsEndsOneJob) {
+TEST_F(DecodeAhead, AStepThatFailsEndsOneJobAtMost) {
   for (const bool start : {true, false}) {
     SCOPED_TRACE(start);
-    StartAhead();
+    MakeScheduler();
     start ? run_->FailStart(12) : run_->FailFinish(12);
     const auto first = Submit(Drawn(Prompt(9, 1), 40));
     const auto second = Submit(Drawn(Prompt(30, 2), 40));
@@ -167,7 +167,7 @@ TEST_F(DecodeAhead, AStepThatFailsEndsOneJob) {
 
 TEST_F(DecodeAhead, GuessesComeBeforeIt) {
   options_.speculation = true;
-  StartAhead();
+  MakeScheduler();
   // Greedy texts of a tiny model repeat themselves soon.
   const auto job = [](uint32_t seed) {
     auto one = Drawn(Prompt(30, seed), 100, seed);
@@ -188,7 +188,7 @@ TEST_F(DecodeAhead, AnotherModelOnTheDeviceEndsIt) {
   gate::ComputeGate gate(2);
   options_.gate = &gate;
   for (const bool beside : {false, true}) {
-    StartAhead();
+    MakeScheduler();
     gate::ComputeGate::Turn turn(&gate, &other);
     if (beside) ASSERT_TRUE(turn.TryTake(Priority::kInteractive));
     const auto got = Submit(Drawn(Prompt(9, 1), 30));
@@ -205,7 +205,7 @@ class DecodeAheadWindow : public DecodeAhead {
   DecodeAheadWindow() : DecodeAhead(40) {}
 };
 TEST_F(DecodeAheadWindow, BlocksThatAWindowHasPassedAreGivenBack) {
-  StartAhead();
+  MakeScheduler();
   std::vector<std::shared_ptr<Recorder>> got;
   for (uint32_t i = 0; i < 4; ++i) got.push_back(Submit(Drawn(Prompt(30 + 9 * i, i), 150, i)));
   RunAll();

@@ -58,11 +58,11 @@ struct PackedBatch {
   // Programs with a cache: rows of `ids` whose logits, or states, are wanted, ascending.
   std::span<const int32_t> picks;
   std::span<const PickWant> wants;  // of each pick; or empty: all kRow
-  // How a run that draws (ProgramRun::draws) draws each pick's token, keep 0: it does not; or empty:
-  // it draws none.
+  // [picks], where the run draws (ProgramRun::draws): how a pick whose want is not kRow draws its
+  // token. Keep 0, or empty: it draws none.
   std::span<const sample::DrawRule> draws;
-  // Rows whose id is the token that was drawn for that pick of the step started before; -1: it is
-  // in `ids`. Or empty: all are.
+  // [tokens]: the pick of the step started before whose drawn token is the row's; `ids` then has any
+  // valid id. -1, or empty: the token is in `ids`.
   std::span<const int32_t> sources;
 
   size_t tokens() const { return ids.size(); }

@@ -62,9 +62,9 @@ class ProgramRun {
   // Errors: those of CheckBatch; kResourceExhausted: out of memory, the next Run works as usual.
   virtual Status Run(size_t index, const PackedBatch& batch, std::span<float* const> sinks) = 0;
   Status Run(const PackedBatch& batch) { return Run(0, batch, {}); }
-  // Run in two, of a run with a cache: two steps may be started, which run in order, and Finish waits
-  // for the first that has not finished. Results are of the step that finished last, until the next
-  // but one is started. Where Start fails nothing was started.
+  // Run in two, with a cache: Finish waits for the first step that has not finished. Two may be under
+  // way where draws(), else one. Results are of the step that finished last, until the step after
+  // next is started (without draws(): the next). Where Start fails nothing was started.
   virtual Status Start(const PackedBatch& batch) { return Run(batch); }
   virtual Status Finish() { return Status::Ok(); }
   // Whether it draws tokens itself, so that a step may be started before the tokens of the one before
@@ -141,7 +141,7 @@ Status CheckBatch(const Program& program, const PackedBatch& batch, std::span<fl
 // With one, of a run with these groups: kInvalidArgument, field: inputs (no rows, more than
 // options.rows, an id outside the vocabulary), sequences (rows that do not add up, blocks that are
 // missing or unknown, more tokens than max_length, more than rope_switch without long_rope), picks,
-// wants.
+// wants, draws, sources.
 Status CheckCachedBatch(const Program& program, const PackedBatch& batch,
                         const PrepareOptions& options, std::span<const CacheGroup> groups);
 

@@ -1,4 +1,4 @@
-// The draw from the best logits of a row: one text for the host and for a device, in arithmetic
+// The draw from the best logits of a row: one source for the host and for a device, in arithmetic
 // without fused operations (g++ -ffp-contract=off, nvcc --fmad=false), so that both draw the same
 // token.
 #pragma once
@@ -55,8 +55,8 @@ PENSTOCK_HOST_DEVICE inline double ExpNegative(double d) {
   return sum * scale;
 }
 
-// Which of `count` logits, the best first, is drawn; logit(i) is the i-th. `weights`: [count] of
-// memory to work with.
+// Which of `count` logits, the best first, is drawn (steps 3, 5 to 7; step 4: count <= rule.keep).
+// logit(i) is the i-th. `weights`: [count], scratch.
 template <typename LogitAt>
 PENSTOCK_HOST_DEVICE inline int32_t DrawBest(const DrawRule& rule, int32_t count, double* weights,
                                              LogitAt&& logit) {
