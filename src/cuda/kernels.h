@@ -62,7 +62,7 @@ struct GemmWgmmaArgs {
 // One more matrix for the same x, by thread blocks from `first` to the next part's (ascending). The
 // rest of the epilogue is that of gemm.to.
 struct GemmPart {
-  const uint16_t* w;  // null: there is none
+  const uint16_t* w;  // null: this part is unused
   const float* scales;
   const float* bias;
   float* y;
@@ -151,7 +151,7 @@ inline constexpr int kFusedRows = 4, kFusedValues = 16384;
 struct GemmNarrowArgs {
   GemmArgs gemm;
   GemmPart more[2];
-  NormArgs norm;       // of kernels that make the operands: of norm.x, for norm.stride16 = gemm.k
+  NormArgs norm;       // of gemm_fused: makes the operands, not gemm.x; stride16 = gemm.k
   bool early_weights;  // loaded while the kernel before runs; false where that unpacks them
 };
 

@@ -349,7 +349,7 @@ TEST(CudaStepRun, DrawsOnlyWhatItWasAskedTo) {
                                 .picks = {&pick, 1},
                                 .wants = {&want, 1}};
   batch.sources = {&source, 1};
-  EXPECT_EQ(run->Run(batch).field(), "sources");  // there is no step before
+  EXPECT_EQ(run->Run(batch).field(), "sources");  // no step was started before this one
   batch.sources = {&none, 1};
   ASSERT_TRUE(run->Run(batch).ok());
   EXPECT_EQ(run->Found(0).drawn, -1);

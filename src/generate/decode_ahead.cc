@@ -11,7 +11,7 @@
 // without it; the first request of another model waits for two steps at most. A chain of such steps is
 // one turn of the gate, which accounts by turns: it ends after a while (kChainFor), so that what is
 // accounted at once is little.
-#include <algorithm>
+#include <utility>
 
 #include "generate/decode_scheduler_impl.h"
 

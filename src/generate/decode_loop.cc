@@ -332,6 +332,7 @@ Status DecodeScheduler::Impl::StartStep(const std::vector<DecodeSequence*>& with
                                         Clock::time_point began) {
   ClearBatch();
   current = {began, 0, 0, 0, 0};
+  const bool run_draws = run->draws();
   for (DecodeSequence* sequence : with) {
     sequence->logit_row = sequence->score_row = -1;
     if (sequence->rows == 0) continue;
@@ -356,7 +357,7 @@ Status DecodeScheduler::Impl::StartStep(const std::vector<DecodeSequence*>& with
     const auto drafts = static_cast<int32_t>(sequence->drafts.size());
     for (int32_t row = drafts; row >= 0; --row) {
       AddPick(static_cast<int32_t>(ids.size()) - 1 - row, sequence->stream.want(),
-              drafts == 0 ? sequence->stream.RuleAfter(0) : std::nullopt);
+              run_draws && drafts == 0 ? sequence->stream.RuleAfter(0) : std::nullopt);
     }
     current.drafts += drafts;
   }

@@ -1,5 +1,6 @@
 // The inside of DecodeScheduler: decode_scheduler.cc has what callers see, decode_loop.cc the step
-// thread, decode_ahead.cc steps that are started ahead, decode_running.cc which sequences run. Order and ownership: decode_scheduler.h.
+// thread, decode_ahead.cc steps that are started ahead, decode_running.cc which sequences run. Order
+// and ownership: decode_scheduler.h.
 #pragma once
 
 #include <array>

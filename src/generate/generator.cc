@@ -89,7 +89,8 @@ Status Generator::Generate(const GenerateRequest& request, Generated* out) {
 Status Generator::StartRow(int32_t id, int32_t past, const TextStream& stream, size_t after) {
   const int32_t row = 0;
   const program::PickWant want = stream.want();
-  const sample::DrawRule rule = stream.RuleAfter(after).value_or(sample::DrawRule{});
+  const sample::DrawRule rule =
+      run_->draws() ? stream.RuleAfter(after).value_or(sample::DrawRule{}) : sample::DrawRule{};
   const program::SingleSequence sequence(1, past, tables_,
                                          run_->LongRope(static_cast<size_t>(past) + 1));
   program::PackedBatch batch = sequence.Batch({&id, 1}, {&row, 1}, {&want, 1});
