@@ -24,12 +24,12 @@ CORES := $(shell nproc)
 MEMORY_JOBS := $(shell awk '/MemAvailable/ {n = int($$2 / 1572864); print (n > 0 ? n : 1)}' /proc/meminfo)
 JOBS ?= $(shell echo $$(( $(CORES) < $(MEMORY_JOBS) ? $(CORES) : $(MEMORY_JOBS) )))
 
-SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'lab/*.h' 'lab/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
+SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cc' 'apps/*.h' 'apps/*.cc' 'library/*.h' 'library/*.cc' 'library/*.c' 'lab/*.h' 'lab/*.cc' 'bench/*.cc' 'tests/*.h' 'tests/*.cc')
 
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release lab deps deps-serve configured serve generate install install-strip uninstall deb check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda gpu-check gpu-bundle clean
+.PHONY: help release lab deps deps-serve configured serve generate install install-strip uninstall deb wheel image check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda gpu-check gpu-bundle clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -96,6 +96,13 @@ deb: deps  ## the Debian package, build-deb/penstock_VERSION_ARCHITECTURE.deb
 	cmake --build build-deb -j $(JOBS) --target penstock
 	@rm -f build-deb/penstock_*.deb
 	@tools/make_deb.sh build-deb/penstock build-deb
+
+wheel: release  ## the Python package with library and program, build-wheel/penstock-VERSION-py3-none-manylinux_2_34_ARCH.whl
+	@python=$$(tools/make_venv.sh $(BUILD)/wheel-venv tools/requirements-wheel.txt) && \
+	  "$$python" tools/make_wheel.py --build $(BUILD) --out build-wheel
+
+image: release  ## the container image from scratch, and a tar without containers, in build-image/; for buildah, podman, docker
+	@python3 tools/make_image.py --build $(BUILD) --out build-image $$(command -v buildah > /dev/null && echo --load || true)
 
 check-deb: deb  ## the package installed, run, upgraded and purged in a new Debian (root)
 	@tools/install_deps.sh check-deb
@@ -225,7 +232,7 @@ tsan:  ## unit tests under the thread sanitizer
 	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
 
 # What CI runs of the two: programs with the most threads, and with the most bytes of strangers.
-ASAN_TESTS := http files families corpus cuda
+ASAN_TESTS := http net files families corpus cuda
 TSAN_TESTS := batch gate sched http cuda
 sanitizers:  ## a part of asan and tsan, in some minutes
 	cmake --preset asan -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null

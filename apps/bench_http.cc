@@ -5,9 +5,9 @@
 #include "bench_http_chat.h"
 #include "command_line.h"
 #include "commands.h"
-#include "common/curl_library.h"
 #include "load/http_sweep.h"
 #include "load/server_process.h"
+#include "net/url.h"
 
 namespace penstock::cli {
 namespace {
@@ -109,33 +109,17 @@ void AddRunFlags(FlagSet* app, HttpFlags* flags) {
                 "Exit with 0 though requests were lost or refused, as in a test of overload.");
 }
 
-// "" if the address has no such part.
-std::string PartOf(CURLU* address, CURLUPart part, unsigned flags = 0) {
-  char* text = nullptr;
-  if (Curl().url_get(address, part, &text, flags) != CURLUE_OK) return "";
-  std::string copy = text;
-  Curl().free(text);
-  return copy;
-}
-
 // An address as people type it: "host:port" means http, and "/v1" at the end is no matter.
-Status ParseUrl(const std::string& url, load::HttpTarget* target) {
-  const Status wrong =
-      Status::InvalidArgument("--url is http://HOST:PORT or https://HOST:PORT, not '" + url + "'");
-  PENSTOCK_RETURN_IF_ERROR(LoadCurl());
-  const std::unique_ptr<CURLU, void (*)(CURLU*)> address(Curl().url(), Curl().url_cleanup);
-  if (Curl().url_set(address.get(), CURLUPART_URL, url.c_str(), CURLU_GUESS_SCHEME) != CURLUE_OK) {
-    return wrong;
+Status ParseTarget(const std::string& url, load::HttpTarget* target) {
+  const auto address = net::ParseUrl(url.find("://") == std::string::npos ? "http://" + url : url);
+  if (!address.ok() ||
+      (address->target != "/" && address->target != "/v1" && address->target != "/v1/")) {
+    return Status::InvalidArgument("--url is http://HOST:PORT or https://HOST:PORT, not '" + url +
+                                   "'");
   }
-  const std::string scheme = PartOf(address.get(), CURLUPART_SCHEME);
-  const std::string path = PartOf(address.get(), CURLUPART_PATH);
-  const bool has_path = path != "/" && path != "/v1" && path != "/v1/";
-  if ((scheme != "http" && scheme != "https") || has_path) return wrong;
-  target->tls = scheme == "https";
-  target->host = PartOf(address.get(), CURLUPART_HOST);
-  if (target->host.starts_with('[')) target->host = target->host.substr(1, target->host.size() - 2);
-  target->port =
-      static_cast<uint16_t>(std::stoi(PartOf(address.get(), CURLUPART_PORT, CURLU_DEFAULT_PORT)));
+  target->tls = address->tls;
+  target->host = address->host;
+  target->port = static_cast<uint16_t>(std::stoi(address->port));
   return Status::Ok();
 }
 
@@ -193,7 +177,7 @@ int RunBenchHttp(const std::vector<std::string>& args) {
 
   std::unique_ptr<load::ServerProcess> server;
   if (flags.model.empty()) {
-    if (const Status url = ParseUrl(flags.url, &flags.sweep.target); !url.ok()) {
+    if (const Status url = ParseTarget(flags.url, &flags.sweep.target); !url.ok()) {
       return line.FailUsage(url.message());
     }
   } else {

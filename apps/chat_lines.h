@@ -28,7 +28,8 @@ class ChatLines {
 // `signals` must outlive them. Lines of standard input; of a pipe one may have up to kLineBytesMax.
 inline constexpr size_t kLineBytesMax = size_t{64} << 20;
 std::unique_ptr<ChatLines> NewPipeLines(ChatSignals* signals);
-// Standard input and output are a terminal. Null: it cannot be used so.
+// Standard input and output are a terminal. Null: it cannot be used so. In the program, which alone
+// links libedit.
 std::unique_ptr<ChatLines> NewTerminalLines(ChatSignals* signals);
 
 }  // namespace penstock::cli

@@ -10,6 +10,7 @@
 
 #include "command_line.h"
 #include "common/printable.h"
+#include "program_entry.h"
 
 namespace penstock::cli {
 namespace {
@@ -215,7 +216,10 @@ bool ChatLoop::ReadAll(std::string* message) {
 }
 
 Expected<int> ChatLoop::Run() {
-  auto lines = options_.interactive ? NewTerminalLines(&signals_) : NewPipeLines(&signals_);
+  std::unique_ptr<ChatLines> lines;
+  if (options_.interactive && Program().terminal_lines != nullptr) {
+    lines = Program().terminal_lines(&signals_);
+  }
   if (lines == nullptr) lines = NewPipeLines(&signals_);
   if (options_.interactive) {
     const std::string context =

@@ -9,7 +9,9 @@
 
 #include "command_line.h"
 #include "common/printable.h"
+#include "files/mapped_file.h"
 #include "flag_values.h"
+#include "version.h"
 
 namespace penstock::cli {
 namespace {
@@ -78,7 +80,7 @@ const CommandGroup& ProgramGroup() {
       " - inference server: embeds, reranks, classifies and generates text",
       "command",
       "  penstock COMMAND --help   flags, defaults and examples of a command\n"
-      "  penstock --version        the version\n",
+      "  penstock --version        the version; penstock version --json: of its libraries, too\n",
       "  penstock serve --model sentence-transformers/all-MiniLM-L6-v2\n",
       Commands};
   return kGroup;
@@ -135,9 +137,9 @@ int RunGroup(const CommandGroup& group, const std::vector<std::string>& args) {
 }
 
 int RunProgram(const CommandGroup& group, const std::vector<std::string>& args) try {
+  files::MappedFile::MendTruncated();
   if (!args.empty() && (args[0] == "--version" || args[0] == "-V" || args[0] == "version")) {
-    std::printf("%s " PENSTOCK_VERSION "\n", group.program.c_str());
-    return kExitOk;
+    return RunVersion(group.program, {args.begin() + 1, args.end()});
   }
   return RunGroup(group, args);
 } catch (const std::exception& error) {  // out of memory, out of threads

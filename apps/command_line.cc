@@ -96,6 +96,13 @@ std::optional<int> CommandLine::Parse(const std::vector<std::string>& args) {
   return std::nullopt;
 }
 
+Status CommandLine::ParseArguments(const std::vector<std::string>& args) {
+  Settings settings(&flags_.app(), &rules_);
+  PENSTOCK_RETURN_IF_ERROR(settings.ReadArguments(args));
+  PENSTOCK_RETURN_IF_ERROR(settings.Apply());
+  return settings.CheckRequired();
+}
+
 Status CommandLine::ReadSettings(const Status& arguments, Settings* settings) const {
   PENSTOCK_RETURN_IF_ERROR(arguments);
   std::vector<CommandFlags> others;

@@ -57,6 +57,8 @@ class CommandLine {
   // Reads the arguments after the subcommand. nullopt: go on. Else the exit code: help or settings
   // were printed, or the mistake was.
   std::optional<int> Parse(const std::vector<std::string>& args);
+  // The values of these arguments alone, without variables, file and output: for the library.
+  Status ParseArguments(const std::vector<std::string>& args);
 
   // After Parse: flags that the command line itself set, without dashes, each as typed ("-t").
   const std::map<std::string, std::string>& on_line() const { return on_line_; }

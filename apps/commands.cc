@@ -21,6 +21,7 @@ const std::vector<Command>& Commands() {
       {"rm", "Remove models from the cache", RunRemove},
       {"ps", "List the models that a server has loaded", RunPs},
       {"stop", "Unload a model of a server", RunStop},
+      {"health", "Whether a server is ready, for health checks", RunHealth},
       {"doctor", "Check that a model computes what it should here", RunDoctor},
       {"bench", "Measure models on this machine, or a server under load", RunBench},
       {"completion", "Print a script that completes commands and flags in a shell", RunCompletion},

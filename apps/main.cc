@@ -1,6 +1,7 @@
-// The penstock program: picks the subcommand.
-#include "command_group.h"
+// The penstock program: libpenstock.so is all of it but the editing of lines.
+#include "program_entry.h"
 
 int main(int argc, char** argv) {
-  return penstock::cli::RunProgram(penstock::cli::ProgramGroup(), {argv + 1, argv + argc});
+  const penstock::cli::ProgramParts parts = {.terminal_lines = penstock::cli::NewTerminalLines};
+  return penstock_program(argc, argv, &parts);
 }

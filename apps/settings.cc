@@ -96,9 +96,10 @@ std::string Reason(const CLI::Option* option, const std::vector<std::string>& va
 
 // Variables that are not flags: those of the library, of tests and of tools.
 constexpr std::array kOtherVariables = {
-    "DEFAULT_MODEL", "DEMO_MODEL",  "IK",     "SMOLLM2",       "CPU_ISA",     "BIN",
-    "MINILM",        "TESTDATA",    "SOAK_S", "SOAK_LIVEZ_MS", "TOKENIZER",   "GOLDEN_DIR",
-    "ENCODE_BENCH",  "ARM_SYSROOT", "CONFIG", "OPENVINO",      "CUDA_DRIVER",
+    "DEFAULT_MODEL", "DEMO_MODEL",  "IK",           "SMOLLM2",     "CPU_ISA",
+    "BIN",           "MINILM",      "TESTDATA",     "SOAK_S",      "SOAK_LIVEZ_MS",
+    "TOKENIZER",     "GOLDEN_DIR",  "ENCODE_BENCH", "ARM_SYSROOT", "CONFIG",
+    "OPENVINO",      "CUDA_DRIVER", "LIBRARY",      "PROGRAM",
 };
 
 // Variables that Kubernetes sets in containers beside a service called penstock.

@@ -1,8 +1,10 @@
 #!/bin/bash
 # Installs what was built, or removes it; `make install` and `make uninstall` call it.
 # Usage: packaging/install.sh install|install-strip|uninstall PROGRAM
+# libpenstock.so.1, of which the program is made, lies beside it; bindir/../lib/penstock is where the
+# program looks for it.
 # Variables, as the GNU coding standards name them: DESTDIR, PREFIX or prefix (/usr/local),
-# exec_prefix, bindir, datarootdir, docdir, mandir, sysconfdir (prefix/etc; /etc for /usr), INSTALL,
+# exec_prefix, bindir, includedir, datarootdir, docdir, mandir, sysconfdir (prefix/etc; /etc for /usr), INSTALL,
 # STRIP; unitdir and sysusersdir, where systemd looks; and bashdir, zshdir and fishdir, where the
 # shells look for completions. A program that does not run on this machine (it was compiled for
 # another one) is installed without manual pages and completions, which it prints itself.
@@ -17,6 +19,8 @@ prefix=${prefix:-${PREFIX:-/usr/local}}
 [[ $prefix == / ]] || prefix=${prefix%/}
 exec_prefix=${exec_prefix:-$prefix}
 bindir=${bindir:-$exec_prefix/bin}
+libdir=$(dirname "$bindir")/lib/penstock
+includedir=${includedir:-$prefix/include}
 datarootdir=${datarootdir:-$prefix/share}
 docdir=${docdir:-$datarootdir/doc/penstock}
 mandir=${mandir:-$datarootdir/man}
@@ -32,7 +36,7 @@ install=${INSTALL:-install}
 config=$sysconfdir/penstock/penstock.toml
 
 # These appear in the unit; DESTDIR does not, and may be any folder.
-for folder in "$bindir" "$datarootdir" "$docdir" "$mandir" "$sysconfdir" "$unitdir" "$sysusersdir" "$bashdir" \
+for folder in "$bindir" "$includedir" "$datarootdir" "$docdir" "$mandir" "$sysconfdir" "$unitdir" "$sysusersdir" "$bashdir" \
   "$zshdir" "$fishdir"; do
   if [[ ! $folder =~ ^/[A-Za-z0-9/._+~-]*$ ]]; then
     echo "install.sh: '$folder' is not an absolute path of letters, digits and /._+~-" >&2
@@ -54,11 +58,16 @@ put() {  # put SOURCE TARGET [flags of install]
 
 install_files() {
   [[ -f $program ]] || { echo "install.sh: no program at '$program'; make builds it" >&2; exit 1; }
+  local library=${program%/*}/libpenstock.so.1
+  [[ -f $library ]] || { echo "install.sh: no library at '$library', of which the program is made" >&2; exit 1; }
   local strip=()
   if [[ $action == install-strip ]]; then strip=(-s --strip-program="${STRIP:-strip}"); fi
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
   put "$program" "$bindir/penstock" -m 755 "${strip[@]}"
+  put "$library" "$libdir/libpenstock.so.1" "${strip[@]}"
+  ln -sf libpenstock.so.1 "$destdir$libdir/libpenstock.so"
+  put library/penstock.h "$includedir/penstock.h"
   sed -e "s|/usr/bin/penstock|$bindir/penstock|" -e "s|/etc/penstock/|$sysconfdir/penstock/|" \
     packaging/penstock.service > "$work/unit"
   put "$work/unit" "$unitdir/penstock.service"
@@ -89,14 +98,14 @@ uninstall_files() {
     if cmp -s packaging/local.toml "$destdir$config"; then rm -f "$destdir$config"
     else echo "install.sh: kept $destdir$config, which was changed" >&2; fi
   fi
-  rm -f "$destdir$bindir/penstock" "$destdir$unitdir/penstock.service" \
+  rm -f "$destdir$bindir/penstock" "$destdir$libdir"/libpenstock.so{,.1} "$destdir$includedir/penstock.h" "$destdir$unitdir/penstock.service" \
     "$destdir$sysusersdir/penstock.conf" "$destdir$mandir"/man1/penstock{,-*}.1 \
     "$destdir$bashdir/penstock" "$destdir$zshdir/_penstock" "$destdir$fishdir/penstock.fish"
   rm -f "$destdir$datarootdir"/penstock/{install_openvino,model_fetch,package_folder}.py
   rm -rf "$destdir$datarootdir/penstock/__pycache__"
   for file in "${documents[@]}"; do rm -f "$destdir$docdir/$file"; done
   for file in "${examples[@]}"; do rm -f "$destdir$docdir/examples/${file##*/}"; done
-  for folder in "$docdir/docs" "$docdir/examples" "$docdir" "$datarootdir/penstock" \
+  for folder in "$libdir" "$docdir/docs" "$docdir/examples" "$docdir" "$datarootdir/penstock" \
     "$sysconfdir/penstock"; do
     if [[ -d $destdir$folder ]]; then rmdir --ignore-fail-on-non-empty "$destdir$folder"; fi
   done

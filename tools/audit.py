@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Lists the libraries that the program is made of, and compares them with known vulnerabilities.
 
-Usage: tools/audit.py [--program build/penstock] [--advisories tools/advisories.toml] [--sbom FILE]
+Usage: tools/audit.py [--program build/penstock] [--advisories tools/advisories.toml] [--sbom FILE [--shipped]]
        tools/audit.py --update [--from URL-OR-FILE] [--since YEAR]
 
-Listed are the Debian packages of all libraries that the program links or opens (ldd, dpkg), those of which it
-compiles headers, and the packages of PyPI that are named with their version: the runtime of tensor
-models, and what tests use. --sbom writes the list as a CycloneDX document ("-": standard output).
+Listed are the Debian packages of all libraries that the program links (ldd, dpkg), those of which it
+carries archives or headers, and the packages of PyPI that are named with their version: the sources of
+XGrammar, the runtime of tensor models, and what tests use. --sbom writes the list as a CycloneDX document
+("-": standard output), with the SHA-256 of shared libraries; with --shipped without what tests use.
 
 advisories.toml has for each known vulnerability the Debian source package (or pypi:NAME), the first
 version without it, and where that is said. A version below it ends with status 1, unless the entry
@@ -14,6 +15,7 @@ says why it is `accepted`. No network is used, but by --update, which takes what
 tracker says of the packages here into the file; entries with `kept = true` stay as they are.
 """
 import argparse
+import hashlib
 import json
 import os
 import pathlib
@@ -25,10 +27,11 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TRACKER = "https://security-tracker.debian.org/tracker/data/json"
-# Opened at run time (src/common/curl_library.cc), so that ldd does not name them.
-OPENED = ("libcurl.so.4",)
-# Headers alone, of which nothing is linked.
-COMPILED_IN = ("libboost-dev", "libboost1.74-dev", "libcli11-dev")
+# Headers and archives, which become a part of libpenstock.so or of the program.
+CARRIED = ("libboost-dev", "libboost1.74-dev", "libbsd-dev", "libcli11-dev", "libedit-dev", "libfmt-dev", "libhiredis-dev",
+           "libmd-dev", "libncurses-dev", "libspdlog-dev", "libstdc++-*-dev", "libtomlplusplus-dev", "libxxhash-dev",
+           "libzstd-dev")
+OURS = "libpenstock.so.1"
 FIELDS = {"id": str, "package": str, "fixed": str, "source": str, "title": str, "accepted": str, "kept": bool}
 
 
@@ -54,18 +57,6 @@ def linked_files(program):
     if missing:
         raise Failure(f"{program} links libraries that are not here: {', '.join(missing)}")
     return sorted(set(re.findall(r"(/\S+) \(0x", text)))
-
-
-def opened_files():
-    """Paths of the libraries that the program opens, with those that they link."""
-    known = ask("/sbin/ldconfig", "-p") or ""
-    paths = []
-    for name in OPENED:
-        found = re.search(rf"^\s*{re.escape(name)} .* => (\S+)$", known, re.MULTILINE)
-        if not found:
-            raise Failure(f"{name}, which the program opens, is not here")
-        paths += [found.group(1), *linked_files(found.group(1))]
-    return paths
 
 
 def packages_of(paths):
@@ -103,6 +94,9 @@ def pypi_packages():
     version = re.search(r'^VERSION = "([^"]+)"', (ROOT / "tools" / "install_openvino.py").read_text(), re.MULTILINE)
     if version:
         found["openvino"] = (version.group(1), "optional")
+    version = re.search(r'^VERSION = "([^"]+)"', (ROOT / "tools" / "install_xgrammar.py").read_text(), re.MULTILINE)
+    if version:
+        found["xgrammar"] = (version.group(1), "required")
     for file in sorted((ROOT / "tests" / "e2e").glob("requirements*.txt")):
         for line in file.read_text().splitlines():
             pinned = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?==([A-Za-z0-9_.+!-]+)", line)
@@ -115,15 +109,15 @@ def pypi_packages():
 def parts_of(program):
     """All parts, by name; and the files that no package has."""
     parts, strays = {}, []
-    files = sorted({*linked_files(program), *opened_files()})
+    files = linked_files(program)
     packages = packages_of(files)
     for path in files:
         known = debian_package(packages[path]) if path in packages else None
         if known:
-            parts[known["name"]] = known
-        else:
+            parts.setdefault(known["name"], known).setdefault("files", []).append(path)
+        elif pathlib.Path(path).name != OURS:
             strays.append(path)
-    for name in COMPILED_IN:
+    for name in CARRIED:
         known = debian_package(name)
         if known:
             parts.setdefault(known["name"], known)
@@ -179,6 +173,8 @@ def sbom(parts, strays):
                 f"pkg:deb/debian/{part['name']}@{part['version']}?arch={part['architecture']}")
         properties = [] if pypi else [{"name": "debian:source", "value": part["source"]},
                                       {"name": "debian:source-version", "value": part["source_version"]}]
+        properties += [{"name": f"sha256:{pathlib.Path(path).name}",
+                        "value": hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()} for path in part.get("files", ())]
         return {"type": "library", "bom-ref": purl, "name": part["name"], "version": part["version"],
                 "scope": part["scope"], "purl": purl, "properties": properties}
     components = [component(part) for part in parts]
@@ -265,6 +261,7 @@ def main():
     parser.add_argument("--program", default=ROOT / "build" / "penstock", type=pathlib.Path)
     parser.add_argument("--advisories", default=ROOT / "tools" / "advisories.toml", type=pathlib.Path)
     parser.add_argument("--sbom", metavar="FILE", help="write the list of parts; - is standard output; nothing is compared")
+    parser.add_argument("--shipped", action="store_true", help="leave out of that list what only tests use")
     parser.add_argument("--update", action="store_true", help="take what Debian's security tracker says into the list")
     parser.add_argument("--from", dest="source", default=TRACKER, metavar="URL-OR-FILE")
     parser.add_argument("--since", type=int, default=2023, metavar="YEAR", help="of CVEs that --update takes")
@@ -272,6 +269,8 @@ def main():
     try:
         parts, strays = parts_of(flags.program)
         if flags.sbom:
+            if flags.shipped:
+                parts = [part for part in parts if part["scope"] != "excluded"]
             text = json.dumps(sbom(parts, strays), indent=2) + "\n"
             if flags.sbom == "-":
                 sys.stdout.write(text)

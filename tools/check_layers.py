@@ -3,7 +3,7 @@
 
 - A file of src/MODULE may include "MODULE/..." and the modules on the DEPS line of
   penstock_module(MODULE ...) in CMakeLists.txt; its tests and benchmarks also those of TEST_DEPS.
-  apps/ may include every module, lab/ apps/ as well; of the modules nothing includes apps/ or lab/.
+  apps/ may include every module, library/ and lab/ apps/ as well; of the modules nothing includes these.
 - No cycle among the modules.
 - No module is named on a DEPS or TEST_DEPS line that nothing there includes.
 - A source file has at most 800 lines (generated ones, which say so on top, may have more), a function
@@ -110,7 +110,8 @@ def allowed_for(path, modules):
         if path.stem.endswith(("_test", "_bench")):
             allowed.update(module.test_deps)
         return allowed
-    return {*modules, "apps", "lab"} if parts[0] in ("lab", "bench") else set(modules)
+    over = {"library": {"library", "apps"}, "lab": {"lab", "apps"}, "bench": {"lab", "apps"}}
+    return {*modules, *over.get(parts[0], ())}
 
 
 def check_includes(path, text, modules):
@@ -187,7 +188,7 @@ def check_hashes(path, text):
 def check_families(path, text):
     """What differs between families is in their files, where the next family finds it."""
     name = path.relative_to(ROOT)
-    if re.search(r"_(?:test|test_util)$", path.stem) or name.parts[0] not in ("src", "apps", "lab"):
+    if re.search(r"_(?:test|test_util)$", path.stem) or name.parts[0] not in ("src", "apps", "library", "lab"):
         return
     for match in FAMILY_NAME.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
@@ -237,7 +238,7 @@ def check_picture(modules):
     lines = [line.split("|")[0].split() for line in picture[1].splitlines()]
     line_of = {name: at for at, line in enumerate(lines) for name in line}
     rows = [line.split("|")[1] for line in table[0].splitlines() if line.startswith("| `")]
-    every = sorted({*modules, "apps", "lab"})
+    every = sorted({*modules, "apps", "lab", "library"})
     for name, drawn in (("picture", sorted(itertools.chain.from_iterable(lines))), ("table", sorted(re.findall(r"`(\w+)/`", " ".join(rows))))):
         if drawn != every:
             yield f"{document}: the {name} of the modules differs in {sorted(set(drawn) ^ set(every)) or 'names twice'}"
@@ -302,13 +303,13 @@ def main():
         findings += check_shape(path, text)
         findings += check_sleeps(path, text)
         top = path.relative_to(ROOT).parts[0]
-        if path.suffix != ".py" and top in ("src", "apps", "lab", "bench", "tests"):
+        if path.suffix != ".py" and top in ("src", "apps", "library", "lab", "bench", "tests"):
             findings += check_includes(path, text, modules)
             findings += check_hashes(path, text)
             findings += check_families(path, text)
             findings += check_test_folders(path, text)
             findings += check_functions(path, text)
-        if top in ("src", "apps", "lab") and path.suffix != ".py" and not re.search(r"_test|_bench$|-inl$", path.stem):
+        if top in ("src", "apps", "library", "lab") and path.suffix != ".py" and not re.search(r"_test|_bench$|-inl$", path.stem):
             findings += namespaces.check_home(path, text)
             for name in namespaces.classes_of(text):
                 classes[name].append(path)

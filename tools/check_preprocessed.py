@@ -25,7 +25,7 @@ MEAN_MAX = 71_000
 LINES_MAX = 100_000
 # Where a large library is used, behind small headers of ours: files and their bounds.
 LIBRARIES = {
-    "Boost.Asio and Beast": (r"src/(http|load)/\w+\.cc", 180_000),
+    "Boost.Asio and Beast": (r"src/(http|load|net)/\w+\.cc", 180_000),
     "protobuf": (r"src/(grpc|kserve)/\w+\.cc|src/bench/grpc_echo\.cc", 168_000),
     "simdjson": (r"src/common/(json|utf8_check)\.cc", 147_000),
     "CLI11, toml++": (r"apps/(flags|settings\w*|config_file|help|manual|completion|command_line)\.cc", 120_000),

@@ -20,7 +20,7 @@ set -euo pipefail
 serve=(
   build-essential cmake ninja-build ccache git ca-certificates curl
   python3 python3-venv python3-pip
-  libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
+  libfmt-dev libspdlog-dev libsimdjson-dev libssl-dev
   libboost-dev libcli11-dev libtomlplusplus-dev libhiredis-dev libxxhash-dev pkg-config
   zlib1g-dev libzstd-dev libedit-dev libnghttp2-dev
   libprotobuf-dev protobuf-compiler

@@ -7,7 +7,7 @@ set -euo pipefail
 
 [[ $# -eq 1 ]] || { echo "usage: $0 FOLDER" >&2; exit 2; }
 packages=(
-  libstdc++-12-dev libfmt-dev libspdlog-dev libsimdjson-dev libcurl4-openssl-dev libssl-dev
+  libstdc++-12-dev libfmt-dev libspdlog-dev libsimdjson-dev libssl-dev
   libboost-dev libcli11-dev libtomlplusplus-dev libhiredis-dev libxxhash-dev zlib1g-dev libzstd-dev
   libedit-dev libnghttp2-dev libprotobuf-dev libgtest-dev libgmock-dev
 )

@@ -18,7 +18,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Bytes of an input; where a limit under test is larger, as large as it takes.
-LENGTHS = {"http": 4096, "http2": 4096, "kernels": 256, "redis": 4096, "regex": 65536, "tokenizer": 65536}
+LENGTHS = {"http": 4096, "http2": 4096, "http_answer": 2048, "kernels": 256, "redis": 4096, "regex": 65536, "tokenizer": 65536}
 LENGTH = 8192
 INPUT_SECONDS = 10  # one input's
 RSS_MB = 2048

@@ -141,6 +141,9 @@ void AddEncoderInfo(engine::EncoderEngine& engine, ModelInfo* info) {
   if (folder.task == families::ModelTask::kEmbedding) {
     info->pooling = families::PoolingModeName(folder.pooling);
     info->dimensions = loaded.embedding_size;
+    info->similarity = folder.similarity;
+    info->normalizes = folder.normalize;
+    info->prompts = folder.prompts;
   } else {
     info->labels = folder.encoder.labels;
   }

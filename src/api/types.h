@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -197,8 +198,12 @@ struct ModelInfo {
   std::string quantisation;  // of a GGUF file, as its name says: "Q4_K_M"; else ""
   std::string int8_keep;     // parts of an int8 model that stay higher: "0,ff-out"
   std::string pooling;       // embedding models
-  std::string tokenizer;     // "WordPiece", ...
-  std::string backend;       // "cpu (avx512, 2 threads)"
+  std::string similarity;    // of these: "cosine", "dot", "euclidean", "manhattan"
+  bool normalizes =
+      false;  // of these: whether vectors have length 1 unless a request says otherwise
+  std::map<std::string, std::string> prompts;  // of these, by name: what stands before a text
+  std::string tokenizer;                       // "WordPiece", ...
+  std::string backend;                         // "cpu (avx512, 2 threads)"
   std::vector<std::string> labels;
   int32_t max_tokens = 0;
   int32_t max_batch_tokens = 0;  // given, or measured at load

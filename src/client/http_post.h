@@ -1,5 +1,5 @@
 // POST and GET to one server over connections that are kept. Any thread may call; each call in
-// progress has a connection of its own. Hides libcurl.
+// progress has a connection of its own.
 #pragma once
 
 #include <functional>

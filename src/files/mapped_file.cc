@@ -93,6 +93,8 @@ struct MappedFile::Handler {
 std::array<MappedFile::Mapping, MappedFile::kMappedMax> MappedFile::Handler::mappings;
 struct sigaction MappedFile::Handler::before;
 
+void MappedFile::MendTruncated() { Handler::Install(); }
+
 Expected<MappedFile> MappedFile::Open(const std::string& path) {
   MappedFile file;
   PENSTOCK_ASSIGN_OR_RETURN(file.file_, OpenRegularFile(path));
@@ -102,7 +104,6 @@ Expected<MappedFile> MappedFile::Open(const std::string& path) {
   }
   file.path_ = path;
   if (info.st_size == 0) return file;
-  Handler::Install();
   Mapping* mapping = Handler::Take();
   if (mapping == nullptr) {
     return Status(StatusCode::kPayloadTooLarge, "cannot map " + path + ": " +

@@ -1,10 +1,10 @@
 // A file mapped read-only. Views into it live as long as the MappedFile.
 //
 // A file that is truncated while mapped has pages without contents; the kernel answers a touch of
-// one with SIGBUS, which would end the process. So the first Open installs a handler of SIGBUS: a
-// touch inside a mapping of this module finds zeros instead, and the file is marked as damaged.
-// Every other SIGBUS goes to the previous handler. Readers call Check() before they use what they
-// have read.
+// one with SIGBUS, which would end the process. MendTruncated installs a handler of SIGBUS: a touch
+// inside a mapping of this module finds zeros instead, and the file is marked as damaged. Every
+// other SIGBUS goes to the previous handler. Readers call Check() before they use what they have
+// read.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,10 @@ namespace penstock::files {
 class MappedFile {
  public:
   static constexpr size_t kMappedMax = 4096;  // files at once, in the process
+
+  // Installs the handler, once. Programs call it at their start; a library leaves the signals of its
+  // process alone, and a file truncated there ends it.
+  static void MendTruncated();
 
   // As OpenRegularFile; an empty file maps to an empty span. kPayloadTooLarge: kMappedMax.
   static Expected<MappedFile> Open(const std::string& path);

@@ -25,6 +25,7 @@ using testing::HasSubstr;
 
 class MappedFileTest : public testing::Test {
  protected:
+  MappedFileTest() { MappedFile::MendTruncated(); }
   std::string Write(const std::string& name, const std::string& text) const {
     return folder_.Write(name, text);
   }

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "hub/curl_request.h"
+#include "hub/hub_request.h"
 
 namespace penstock::hub {
 namespace {
@@ -20,144 +20,104 @@ struct FileCloser {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-// The results of one transfer; lives on the stack of the call, curl's callbacks fill it.
-struct Transfer : CurlReply {
-  CURL* curl = nullptr;
-  size_t body_bytes_max = 0;
-  bool too_large = false;
-  // Downloads only:
+Status Cancelled() { return {StatusCode::kCancelled, "download given up"}; }
+
+// A download of the rest of a file.
+struct Transfer {
+  HttpReply reply;
   std::FILE* file = nullptr;
   uint64_t resume_from = 0;
   uint64_t bytes_written = 0;  // in the file, resumed ones included
   uint64_t bytes_max = 0;      // of the file
-  bool started = false;
+  bool too_large = false;
   std::string write_error;
   const HttpFetch::Progress* progress = nullptr;
   bool cancelled = false;
-};
 
-Status Cancelled() { return {StatusCode::kCancelled, "download given up"}; }
-
-size_t OnBody(char* data, size_t, size_t bytes, void* user) {
-  auto& transfer = *static_cast<Transfer*>(user);
-  if (transfer.reply.body.size() + bytes > transfer.body_bytes_max) {
-    transfer.too_large = true;
-    return 0;
-  }
-  transfer.reply.body.append(data, bytes);
-  return bytes;
-}
-
-// Prepares the file for the server's choice of body: the rest (206), or all of it (200).
-bool StartFile(Transfer& transfer) {
-  transfer.started = true;
-  if (transfer.reply.status == 206) {
-    const auto range = transfer.reply.headers.find("content-range");
-    const std::string wanted = "bytes " + std::to_string(transfer.resume_from) + "-";
-    if (range == transfer.reply.headers.end() || !range->second.starts_with(wanted)) {
-      transfer.write_error = "the server sent another range than asked for";
-      return false;
+  // Prepares the file for the server's choice of body: the rest (206), or all of it (200).
+  Status Begin(const net::HttpHead& head) {
+    reply.status = head.status;
+    reply.headers = head.headers;
+    if (head.status == 206) {
+      const auto range = head.headers.find("content-range");
+      const std::string wanted = "bytes " + std::to_string(resume_from) + "-";
+      if (range != head.headers.end() && range->second.starts_with(wanted)) return Status::Ok();
+      return WriteError("the server sent another range than asked for");
     }
-    return true;
+    if (head.status != 200) return Status::Ok();
+    bytes_written = 0;
+    if (std::fseek(file, 0, SEEK_SET) == 0 && ::ftruncate(::fileno(file), 0) == 0) {
+      return Status::Ok();
+    }
+    return WriteError(std::strerror(errno));
   }
-  transfer.bytes_written = 0;
-  if (std::fseek(transfer.file, 0, SEEK_SET) != 0 || ::ftruncate(::fileno(transfer.file), 0) != 0) {
-    transfer.write_error = std::strerror(errno);
-    return false;
+  Status Take(std::string_view data) {
+    if (reply.status != 200 && reply.status != 206) return Status::Ok();  // an error's text
+    if (data.size() > bytes_max - std::min(bytes_written, bytes_max)) {
+      too_large = true;
+      return Cancelled();
+    }
+    if (std::fwrite(data.data(), 1, data.size(), file) != data.size()) {
+      return WriteError(std::strerror(errno));
+    }
+    bytes_written += data.size();
+    cancelled = *progress && !(*progress)(bytes_written);
+    return cancelled ? Cancelled() : Status::Ok();
   }
-  return true;
-}
 
-size_t OnFileBody(char* data, size_t, size_t bytes, void* user) {
-  auto& transfer = *static_cast<Transfer*>(user);
-  if (!transfer.started) {
-    long status = 0;
-    Curl().easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
-    transfer.reply.status = static_cast<int>(status);
-    if (status != 200 && status != 206) return bytes;  // an error's text is of no use here
-    if (!StartFile(transfer)) return 0;
+ private:
+  Status WriteError(std::string why) {
+    write_error = std::move(why);
+    return Cancelled();
   }
-  if (bytes > transfer.bytes_max - std::min(transfer.bytes_written, transfer.bytes_max)) {
-    transfer.too_large = true;
-    return 0;
-  }
-  if (std::fwrite(data, 1, bytes, transfer.file) != bytes) {
-    transfer.write_error = std::strerror(errno);
-    return 0;
-  }
-  transfer.bytes_written += bytes;
-  if (*transfer.progress && !(*transfer.progress)(transfer.bytes_written)) {
-    transfer.cancelled = true;
-    return 0;
-  }
-  return bytes;
-}
+};
 
 }  // namespace
 
 struct HttpFetch::Impl {
-  explicit Impl(HttpFetchOptions given) : request(std::move(given)) {}
+  explicit Impl(HttpFetchOptions given)
+      : request(std::move(given)), client({request.options().connect_timeout_ms, "", false}) {}
 
-  ~Impl() {
-    if (curl != nullptr) Curl().easy_cleanup(curl);
-  }
-
-  CurlRequest request;
-  CURL* curl = nullptr;  // from the first request
-  char error[CURL_ERROR_SIZE] = {};
-
-  Status Open() {
-    if (curl != nullptr) return Status::Ok();
-    PENSTOCK_RETURN_IF_ERROR(request.Open());
-    curl = Curl().easy_init();
-    PENSTOCK_CHECK(curl != nullptr);
-    return Status::Ok();
-  }
-
-  void Prepare(const std::string& url, Transfer& transfer) {
-    transfer.curl = curl;
-    request.Prepare(curl, url, &transfer, error);
-    Curl().easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
-  }
-
-  CURLcode Perform(Transfer& transfer) {
-    const CURLcode code = Curl().easy_perform(curl);
-    long status = 0;
-    Curl().easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-    transfer.reply.status = static_cast<int>(status);
-    return code;
-  }
+  HubRequest request;
+  net::HttpClient client;
 
   Expected<HttpReply> Small(const std::string& url, size_t bytes_max, bool head) {
-    PENSTOCK_RETURN_IF_ERROR(Open());
+    PENSTOCK_ASSIGN_OR_RETURN(net::HttpRequest one, request.To(url));
+    one.method = head ? "HEAD" : "GET";
+    one.timeout_ms = request.options().request_timeout_ms;
     for (int attempt = 0;; ++attempt) {
-      Transfer transfer;
-      transfer.body_bytes_max = bytes_max;
-      Prepare(url, transfer);
-      Curl().easy_setopt(curl, CURLOPT_TIMEOUT_MS,
-                         static_cast<long>(request.options().request_timeout_ms));
-      Curl().easy_setopt(curl, CURLOPT_FOLLOWLOCATION, head ? 0L : 1L);
-      Curl().easy_setopt(curl, CURLOPT_NOBODY, head ? 1L : 0L);
-      Curl().easy_setopt(curl, CURLOPT_WRITEFUNCTION, OnBody);
-      const CURLcode code = Perform(transfer);
-      if (transfer.too_large) {
+      HttpReply reply;
+      bool too_large = false;
+      const net::HttpSink sink = {[&](const net::HttpHead& got) {
+                                    reply.status = got.status;
+                                    reply.headers = got.headers;
+                                    return Status::Ok();
+                                  },
+                                  [&](std::string_view data) {
+                                    too_large = reply.body.size() + data.size() > bytes_max;
+                                    if (!too_large) reply.body += data;
+                                    return too_large ? Cancelled() : Status::Ok();
+                                  }};
+      const net::HttpResult result =
+          head ? client.Exchange(one, sink) : client.Follow(one, kRedirectsMax, sink);
+      if (too_large) {
         return Status(StatusCode::kPayloadTooLarge, "the reply to " + url + " is larger than " +
                                                         std::to_string(bytes_max) + " bytes");
       }
-      if (code == CURLE_ABORTED_BY_CALLBACK) return Cancelled();
-      if (code == CURLE_OK && !MayPass(transfer.reply.status)) return std::move(transfer.reply);
-      if (!request.TryAgain(attempt, code)) {
-        if (code != CURLE_OK) return NoAnswer(url, code, error);
-        return std::move(transfer.reply);
+      if (result.failure == net::HttpFailure::kCancelled) return Cancelled();
+      if (result.ok() && !MayPass(reply.status)) return reply;
+      if (!request.TryAgain(attempt, result)) {
+        if (!result.ok()) return NoAnswer(result);
+        return reply;
       }
-      if (!request.Wait(attempt, RetryAfterMsOf(transfer.reply))) return Cancelled();
+      if (!request.Wait(attempt, RetryAfterMsOf(reply))) return Cancelled();
     }
   }
 
   // One attempt at the rest of a file. `again` says whether another may help.
   Status Part(const std::string& url, const std::string& path, uint64_t bytes_total,
               const Progress& progress, uint64_t unknown_bytes_max, bool* again, int* wait_ms,
-              CURLcode* code) {
+              net::HttpResult* result) {
     *again = false;
     const std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "ab"));
     if (!file) {
@@ -174,13 +134,14 @@ struct HttpFetch::Impl {
       *again = ::ftruncate(::fileno(file.get()), 0) == 0;
       return Status::Internal(path + " was longer than the file on the hub");
     }
-    Prepare(url, transfer);
-    Curl().easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
-    request.LimitStall(curl);
-    Curl().easy_setopt(curl, CURLOPT_WRITEFUNCTION, OnFileBody);
-    const std::string range = std::to_string(transfer.resume_from) + "-";
-    if (transfer.resume_from > 0) Curl().easy_setopt(curl, CURLOPT_RANGE, range.c_str());
-    *code = Perform(transfer);
+    PENSTOCK_ASSIGN_OR_RETURN(net::HttpRequest one, request.To(url));
+    request.LimitStall(&one);
+    if (transfer.resume_from > 0) {
+      one.headers.emplace_back("Range", "bytes=" + std::to_string(transfer.resume_from) + "-");
+    }
+    *result = client.Follow(std::move(one), kRedirectsMax,
+                            {[&](const net::HttpHead& head) { return transfer.Begin(head); },
+                             [&](std::string_view data) { return transfer.Take(data); }});
     if (transfer.too_large) {
       std::fflush(file.get());
       (void)!::ftruncate(::fileno(file.get()), 0);
@@ -190,22 +151,23 @@ struct HttpFetch::Impl {
                         (bytes_total > 0 ? ", which is its length"
                                          : ", the most of a file whose length it does not say"));
     }
-    if (transfer.cancelled || *code == CURLE_ABORTED_BY_CALLBACK) return Cancelled();
+    if (transfer.cancelled || result->failure == net::HttpFailure::kCancelled) return Cancelled();
     if (!transfer.write_error.empty()) {
       return Status::Internal("cannot write " + path + ": " + transfer.write_error);
     }
     if (std::fflush(file.get()) != 0) {
       return Status::Internal("cannot write " + path + ": " + std::strerror(errno));
     }
-    return Verdict(url, path, bytes_total, transfer, again, wait_ms, *code);
+    return Verdict(url, path, bytes_total, transfer, again, wait_ms, *result);
   }
 
   Status Verdict(const std::string& url, const std::string& path, uint64_t bytes_total,
-                 const Transfer& transfer, bool* again, int* wait_ms, CURLcode code) {
+                 const Transfer& transfer, bool* again, int* wait_ms,
+                 const net::HttpResult& result) {
     const int status = transfer.reply.status;
-    if (code != CURLE_OK) {
+    if (!result.ok()) {
       *again = true;
-      return NoAnswer(url, code, error);
+      return NoAnswer(result);
     }
     if (status == 416) {  // nothing there from where the file stands: it is not the same file
       *again = transfer.resume_from > 0 && ::truncate(path.c_str(), 0) == 0;
@@ -249,20 +211,19 @@ Expected<HttpReply> HttpFetch::Head(const std::string& url) {
 
 Status HttpFetch::Download(const std::string& url, const std::string& path, uint64_t bytes_total,
                            const Progress& progress, uint64_t unknown_bytes_max) {
-  PENSTOCK_RETURN_IF_ERROR(impl_->Open());
   uint64_t bytes_before = 0;
   for (int attempt = 0;; ++attempt) {
     bool again = false;
     int wait_ms = 0;
-    CURLcode code = CURLE_OK;
+    net::HttpResult result;
     Status status =
-        impl_->Part(url, path, bytes_total, progress, unknown_bytes_max, &again, &wait_ms, &code);
+        impl_->Part(url, path, bytes_total, progress, unknown_bytes_max, &again, &wait_ms, &result);
     // Attempts that bring the file further than before do not count against a long download.
     std::error_code ignored;
     const uint64_t bytes = fs::file_size(path, ignored);
     if (!ignored && bytes > bytes_before) attempt = 0;
     if (!ignored) bytes_before = std::max(bytes_before, bytes);
-    if (status.ok() || !again || !impl_->request.TryAgain(attempt, code)) return status;
+    if (status.ok() || !again || !impl_->request.TryAgain(attempt, result)) return status;
     if (!impl_->request.Wait(attempt, wait_ms)) return Cancelled();
   }
 }

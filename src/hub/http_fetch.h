@@ -1,5 +1,5 @@
 // HTTP for the hub: small requests into memory, large ones into a file with resume. One object
-// per thread; calls block. Hides libcurl.
+// per thread; calls block.
 #pragma once
 
 #include <cstdint>

@@ -157,7 +157,8 @@ TEST_F(HubGgufTest, AStallIsGivenUpAndTriedAgain) {
   for (const char* reference : {"acme/tiny:Q8_0", "acme/tiny:Q4_K_M"}) {
     hub_.cut_once_after = 4'000;
     hub_.pause_once_ms = 2'500;  // of all connections: the server answers one after the other
-    ASSERT_TRUE(ResolveModel(reference, options_).ok());
+    const auto got = ResolveModel(reference, options_);
+    ASSERT_TRUE(got.ok()) << got.status().ToString();
   }
   EXPECT_EQ(Text(Path("x-Q8_0.gguf")), hub_.files["x-Q8_0.gguf"]);
   EXPECT_EQ(Text(Path("x-Q4_K_M.gguf")), hub_.files["x-Q4_K_M.gguf"]);

@@ -234,7 +234,7 @@ TEST_F(HubTest, TokensGoToTheHubOnly) {
 }
 
 TEST_F(HubTest, TokensDoNotFollowARedirectToAnotherHost) {
-  // Another port is another host; curl decides by host, port and scheme.
+  // Another port is another host; the token goes by host, port and scheme.
   FakeHub cdn;
   TinyServer other([&](const Request& request) { return cdn(request); });
   TinyServer front([&](const Request& request) {

@@ -1,5 +1,5 @@
-// Downloads a large file over several connections at once, each a range of it. Runs on the caller's
-// thread. Hides libcurl.
+// Downloads a large file over several connections at once, each a range of it and a thread of its
+// own. `progress` and HttpFetchOptions::cancelled are called on the caller's thread.
 #pragma once
 
 #include <cstdint>

@@ -57,7 +57,9 @@ class PngCanvas final : public Canvas {
     for (int row = static_cast<int>(centre_y - reach) - 1; row <= centre_y + reach + 1; ++row) {
       for (int column = static_cast<int>(centre_x - reach) - 1; column <= centre_x + reach + 1;
            ++column) {
-        const double distance = std::hypot(column + 0.5 - centre_x, row + 0.5 - centre_y);
+        const double across = column + 0.5 - centre_x;
+        const double down = row + 0.5 - centre_y;
+        const double distance = std::sqrt(across * across + down * down);
         const double cover = std::clamp(reach + 0.5 - distance, 0.0, 1.0) * opacity;
         Blend(column, row, kDot, cover);
       }

@@ -59,8 +59,8 @@ SmallEigen SolveSmall(std::vector<Vector> matrix) {
   for (size_t i = 0; i < size; ++i) axes[i][i] = 1;
   const auto rotate = [&](size_t p, size_t q) {
     const double theta = (matrix[q][q] - matrix[p][p]) / (2 * matrix[p][q]);
-    const double t = std::copysign(1 / (std::abs(theta) + std::hypot(theta, 1.0)), theta);
-    const double c = 1 / std::hypot(t, 1.0);
+    const double t = std::copysign(1 / (std::abs(theta) + std::sqrt(theta * theta + 1)), theta);
+    const double c = 1 / std::sqrt(t * t + 1);
     const double s = t * c;
     for (size_t k = 0; k < size; ++k) {
       const double a = matrix[k][p];

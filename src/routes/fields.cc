@@ -339,7 +339,12 @@ void WriteModelFacts(const api::ModelInfo& model, JsonWriter* json) {
   json->EndArray().Field("task", model.task).Field("ready", model.ready);
   json->Field("dtype", model.dtype).Field("max_tokens", model.max_tokens);
   json->Field("max_batch_tokens", model.max_batch_tokens);
-  if (model.dimensions > 0) json->Field("dimensions", model.dimensions);
+  if (model.dimensions > 0) {
+    json->Field("dimensions", model.dimensions).Field("similarity", model.similarity);
+    json->Field("normalized", model.normalizes).Key("prompts").BeginObject();
+    for (const auto& [name, prompt] : model.prompts) json->Field(name, prompt);
+    json->EndObject();
+  }
   if (model.context > 0) {
     json->Field("max_model_len", model.context).Field("context_length", model.context);
     json->Field("chat", model.chat);

@@ -94,7 +94,7 @@ void AddTruncationHeaders(const encode::Truncation& truncation, http::HttpRespon
 void WriteTruncation(const encode::Truncation& truncation, JsonWriter* json);
 
 // "aliases", "task", "ready", "dtype", "max_tokens", "max_batch_tokens"; where the model makes
-// embeddings, "dimensions"; where it generates text, its context as "max_model_len" (vLLM's name)
+// embeddings, "dimensions", "similarity", "normalized" and "prompts"; where it generates text, its context as "max_model_len" (vLLM's name)
 // and "context_length", and "chat", whether it has a chat template: what /info and /v1/models say
 // of each model besides its name.
 void WriteModelFacts(const api::ModelInfo& model, JsonWriter* json);

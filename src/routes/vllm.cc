@@ -81,6 +81,7 @@ Expected<ScoreCall> ParseScore(const JsonObject& object, const api::ServiceOptio
         first);
   }
   PENSTOCK_RETURN_IF_ERROR(ParseTextOptions(object, &call.text));
+  PENSTOCK_ASSIGN_OR_RETURN(call.raw_scores, GetOptionalBool(object, "raw_scores"));
   call.names = {{"query", first},  {"queries", first}, {"documents", second},
                 {"source", first}, {"sources", first}, {"sentences", second}};
   return call;
@@ -91,6 +92,7 @@ api::RerankRequest ScoreCall::ToRerank() && {
   request.model = std::move(model);
   request.documents = std::move(seconds);
   request.text = std::move(text);
+  request.raw_scores = raw_scores;
   if (firsts.size() == 1) {
     request.query = std::move(firsts[0]);
   } else {

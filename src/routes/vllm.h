@@ -17,13 +17,14 @@
 namespace penstock::routes {
 
 // POST /score: {model, text_1: string | [string], text_2: string | [string],
-// truncate_prompt_tokens}; also under the names queries and documents, and data_1 and data_2.
+// truncate_prompt_tokens, raw_scores}; also under the names queries and documents, and data_1 and data_2.
 struct ScoreCall {
   std::string model;
   std::vector<std::string> firsts;  // one for all of `seconds`, or one for each
   std::vector<std::string> seconds;
   api::TextOptions text;
-  frontend::FieldNames names;  // of those of RerankRequest and SimilarityRequest
+  std::optional<bool> raw_scores;  // of rerankers, as RerankRequest has it
+  frontend::FieldNames names;      // of those of RerankRequest and SimilarityRequest
 
   api::RerankRequest ToRerank() &&;
   api::SimilarityRequest ToSimilarity() &&;

@@ -37,6 +37,8 @@ TEST(Vllm, ScoresOneTextBesideOthersUnderEachPairOfNames) {
   EXPECT_EQ(field(R"({})"), "text_1");
   EXPECT_EQ(field(R"({"text_1":"a","text_2":["b",1]})"), "text_2[1]");
   EXPECT_EQ(field(R"({"text_1":"a","text_2":"b","chat_template":"x"})"), "chat_template");
+  EXPECT_EQ(field(R"({"text_1":"a","text_2":"b","raw_scores":1})"), "raw_scores");
+  EXPECT_EQ(From<ParseScore>(R"({"text_1":"a","text_2":"b","raw_scores":true})")->raw_scores, true);
   Scores scores{"m", {0.5f, 0.25f}, {}, {}};
   scores.usage.prompt_tokens = 7;
   EXPECT_EQ(
@@ -53,6 +55,7 @@ TEST(Vllm, ScoresPairsOfTexts) {
     return *From<ParseScore>(R"({"model":"m","data_1":["a","b"],"data_2":["c","d"]})");
   };
   const api::RerankRequest rerank = parse().ToRerank();
+  EXPECT_EQ(rerank.raw_scores, std::nullopt);
   EXPECT_EQ(rerank.model, "m");
   EXPECT_EQ(rerank.query, "");
   EXPECT_THAT(rerank.queries, ElementsAre("a", "b"));

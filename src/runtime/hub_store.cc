@@ -125,7 +125,7 @@ Status HubStore::PullNow(const std::string& asked, const std::string& reference,
   hub::ResolveOptions resolve;
   resolve.auto_pull = true;
   resolve.refresh = true;
-  // It is called from within libcurl, which knows no exceptions.
+  // A stranger's callback: what it throws ends here.
   resolve.progress = [&](const hub::HubProgress& now) {
     bool goes_on = false;
     RunGuarded("pull", [&] {

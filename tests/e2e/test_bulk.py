@@ -1,6 +1,7 @@
 """Bulk work: which requests are bulk, bulk runs, penstock embed --bulk."""
 import http.server
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -167,7 +168,9 @@ def test_what_may_pass_is_tried_again():
         rows, done = embedded("--url", url, "--bulk-requests", 2, "--batch", 100)
         flaky.shutdown()
     assert rows == [[len(text)] for text in TEXTS]
-    assert b" requests were sent again" in done.stderr  # a kept connection curl opens again itself
+    # Two of them or three: the dropped one counts where its connection was new. On one that was kept it
+    # is sent again at once, for a server may close those at any time.
+    assert re.search(rb"\b[23] requests were sent again", done.stderr), done.stderr
     # Each failure cost one request, and no text was sent twice besides. One text asks the server first.
     assert len(Flaky.seen) == len(Flaky.served) + 3 and sum(Flaky.served) == 1 + len(TEXTS)
     assert {priority for _, priority in Flaky.seen} == {"bulk"}

@@ -37,7 +37,8 @@ def destdir(tmp_path):
 def test_installed_files_are_where_the_variables_say(destdir, variables, prefix, etc, units):
     install("install", destdir, **variables)
     there = files(destdir)
-    assert {f"{prefix}/bin/penstock", f"{prefix}/lib/sysusers.d/penstock.conf", f"{etc}/penstock/penstock.toml",
+    assert {f"{prefix}/bin/penstock", f"{prefix}/lib/penstock/libpenstock.so.1", f"{prefix}/include/penstock.h",
+            f"{prefix}/lib/sysusers.d/penstock.conf", f"{etc}/penstock/penstock.toml",
             f"{units}/penstock.service", f"{prefix}/share/doc/penstock/docs/OPERATING.md",
             f"{prefix}/share/doc/penstock/docs/CHAT.md",
             f"{prefix}/share/doc/penstock/examples/penstock.toml", f"{prefix}/share/penstock/install_openvino.py",
@@ -81,7 +82,8 @@ def test_make_hands_its_variables_over(destdir):
         assert done.returncode == 0, done.stderr
         assert (destdir / "opt/p/sbin/penstock").exists() == there
         if target == "install-strip":
-            assert (destdir / "opt/p/sbin/penstock").stat().st_size < path.stat().st_size
+            library = pathlib.Path("libpenstock.so.1")
+            assert (destdir / "opt/p/lib/penstock" / library).stat().st_size < (path.parent / library).stat().st_size
 
 
 def test_cmake_installs_the_same(destdir):
@@ -93,7 +95,7 @@ def test_cmake_installs_the_same(destdir):
                               capture_output=True, timeout=120)
         assert done.returncode == 0, done.stderr
         assert (destdir / etc / "penstock/penstock.toml").exists()
-    stripped, whole = (destdir / folder / "bin/penstock" for folder in ("usr", "usr/local"))
+    stripped, whole = (destdir / folder / "lib/penstock/libpenstock.so.1" for folder in ("usr", "usr/local"))
     assert stripped.stat().st_size < whole.stat().st_size
     assert "=/usr/bin/penstock " in (destdir / "usr/lib/systemd/system/penstock.service").read_text()
 
@@ -102,6 +104,7 @@ def test_a_program_of_another_machine_is_installed(destdir, tmp_path):
     program = tmp_path / "penstock"
     program.write_bytes(b"\x7fELF of another machine")
     program.chmod(0o755)
+    (tmp_path / "libpenstock.so.1").write_bytes(program.read_bytes())
     done = subprocess.run([ROOT / "packaging/install.sh", "install", program], capture_output=True, text=True,
                           timeout=60, env=clean_environment(DESTDIR=str(destdir)))
     assert done.returncode == 0 and "does not run here" in done.stderr, done.stderr
@@ -123,10 +126,11 @@ def test_the_shipped_config_is_taken(tmp_path):
 
 
 def test_the_program_does_not_say_where_it_was_built():
-    program = pathlib.Path(binary()).read_bytes()
-    if b".debug_info" in program:
-        pytest.skip("built for a debugger")
-    assert (str(ROOT) + "/").encode() not in program
+    for file in (pathlib.Path(binary()), pathlib.Path(binary()).parent / "libpenstock.so.1"):
+        program = file.read_bytes()
+        if b".debug_info" in program:
+            pytest.skip("built for a debugger")
+        assert (str(ROOT) + "/").encode() not in program
 
 
 @NEEDS_DEBIAN
@@ -142,13 +146,15 @@ def test_the_debian_package(tmp_path):
     field = lambda name: subprocess.run(["dpkg-deb", "-f", made[0], name], capture_output=True, text=True).stdout.strip()
     version = subprocess.run([binary(), "--version"], capture_output=True, text=True).stdout.split()[1]
     assert made[0].name == f"penstock_{version}_{field('Architecture')}.deb"
-    linked = set(re.findall(r"lib(curl|hiredis|zstd|tomlplusplus|simdjson|ssl)", field("Depends")))
-    assert len(linked) == 6, field("Depends")
+    linked = set(re.findall(r"lib(nghttp2|protobuf|simdjson|ssl)", field("Depends")))
+    assert len(linked) == 4, field("Depends")
+    unlinked = set(re.findall(r"lib(curl|edit|fmt|hiredis|spdlog|tomlplusplus|zstd)", field("Depends")))
+    assert not unlinked, field("Depends")
 
     listed = subprocess.run(["dpkg-deb", "-c", made[0]], capture_output=True, text=True, check=True).stdout
     assert all(line.split()[1] == "root/root" for line in listed.splitlines())
     paths = {line.split()[5] for line in listed.splitlines()}
-    assert {"./usr/bin/penstock", "./lib/systemd/system/penstock.service", "./etc/penstock/penstock.toml",
+    assert {"./usr/bin/penstock", "./usr/lib/penstock/libpenstock.so.1", "./lib/systemd/system/penstock.service", "./etc/penstock/penstock.toml",
             "./usr/lib/sysusers.d/penstock.conf", "./usr/share/man/man1/penstock-serve.1.gz",
             "./usr/share/bash-completion/completions/penstock", "./usr/share/zsh/vendor-completions/_penstock",
             "./usr/share/fish/vendor_completions.d/penstock.fish",

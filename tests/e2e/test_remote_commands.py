@@ -103,6 +103,29 @@ def test_failures_of_a_server_are_told(server):
     assert embedder.returncode == 1 and b"'tiny' does" in embedder.stderr
 
 
+def test_a_server_that_speaks_tls(folder, tmp_path):
+    """A chat comes as a stream, the rest as whole answers; the certificate is checked before anything is sent."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test",
+                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert], check=True, capture_output=True)
+    secure = Server("--model", f"tiny={folder}", "--tls-cert", cert, "--tls-key", key, "--api-key", "k", env=environment())
+    try:
+        assert secure.url.startswith("https://")
+        here = run("chat", "-m", folder, *PLAIN, stdin=b"Hi\nAnd then?\n", env=environment()).stdout
+        for more in (("--ca-cert", cert), ("--insecure",)):
+            assert at(secure, "chat", *more, *PLAIN, stdin=b"Hi\nAnd then?\n").stdout == here
+            assert at(secure, "generate", "-q", *more, *PLAIN, "-p", "Hi").stdout
+            assert names(at(secure, "ps", *more)) == ["tiny"]
+        # The certificate is for the address alone.
+        by_name = secure.url.replace("127.0.0.1", "localhost")
+        for url, more, said in ((secure.url, (), b"certificate"), (by_name, ("--ca-cert", cert), b"ostname mismatch")):
+            for command in (("chat", "-p", "Hi"), ("ps",)):
+                done = run(*command, "--url", url, "--api-key", "k", *more, env=environment(), check=False)
+                assert done.returncode == 1 and said in done.stderr and not done.stdout, done.stderr
+    finally:
+        assert secure.stop() == 0
+
+
 def test_ctrl_c_stops_a_reply_of_a_server(server):
     process = subprocess.Popen([binary(), "chat", "--url", server.url, "--api-key", "k", "--ignore-eos", "-n", "1900",
                                 "--temperature", "0", *LETTERS, "-p", "Hi"], env=environment(), stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ import re
 
 from checks.source import ROOT, is_product, prose_of, room_of
 
-FOLDERS = ("src", "apps", "lab", "bench", "tests", "tools")
+FOLDERS = ("src", "apps", "library", "lab", "bench", "tests", "tools")
 IDIOMS = "|".join(
     "more longer less fewer later earlier better worse greater smaller other one need way room place limit such matter "
     "doubt use".split()

@@ -1,0 +1,15 @@
+// The flags of models that are served: which, how they are computed, when they come and go. Of
+// `penstock serve` and of the library (library/options.h).
+#pragma once
+
+#include <string>
+
+#include "command_line.h"
+#include "runtime/model_options.h"
+
+namespace penstock::cli {
+
+void AddServedModelFlags(CommandLine* line, runtime::ModelOptions* flags,
+                         const std::string& log_level);
+
+}  // namespace penstock::cli

@@ -1,0 +1,80 @@
+#include "library/call.h"
+
+#include <chrono>
+#include <utility>
+
+#include "common/exception_status.h"
+
+namespace penstock::library {
+
+int Call::Wait(int64_t timeout_ms) {
+  std::unique_lock lock(mutex_);
+  const auto is_there = [this] { return state_ != PENSTOCK_RUNNING; };
+  if (timeout_ms < 0) {
+    changed_.wait(lock, is_there);
+  } else {
+    changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), is_there);
+  }
+  return state_;
+}
+
+int Call::Result(penstock_view* view) {
+  const int now = state();
+  if (now == PENSTOCK_RUNNING || now == PENSTOCK_FAILED) return now;
+  try {
+    return Take(view);
+  } catch (...) {
+    SetFailed(ExceptionStatus());
+    return PENSTOCK_FAILED;
+  }
+}
+
+void Call::Cancel(const Status& why) {
+  if (Change(PENSTOCK_FAILED, why)) Stop();
+}
+
+const penstock_error* Call::error() const {
+  const std::lock_guard lock(mutex_);
+  return state_ == PENSTOCK_FAILED ? &error_ : nullptr;
+}
+
+void Call::SetHandle(penstock_call* handle) {
+  const std::lock_guard lock(mutex_);
+  handle_ = handle;
+  if (state_ != PENSTOCK_RUNNING) calls_->Queue(handle_);
+}
+
+void Call::DropHandle() {
+  const std::lock_guard lock(mutex_);
+  if (handle_ != nullptr) calls_->Unqueue(handle_);
+  handle_ = nullptr;
+}
+
+void Call::SetState(int state) { Change(state, Status::Ok()); }
+
+void Call::SetFailed(const Status& why) {
+  {
+    // An answer that could not be printed has failed after it came.
+    const std::lock_guard lock(mutex_);
+    if (state_ == PENSTOCK_ENDED) state_ = PENSTOCK_RUNNING;
+  }
+  Change(PENSTOCK_FAILED, why);
+}
+
+int Call::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+bool Call::Change(int state, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (state_ == PENSTOCK_ENDED || state_ == PENSTOCK_FAILED) return false;
+  state_ = state;
+  if (state == PENSTOCK_RUNNING) return true;
+  error_.status = why;
+  changed_.notify_all();
+  if (handle_ != nullptr) calls_->Queue(handle_);
+  return true;
+}
+
+}  // namespace penstock::library

@@ -1,0 +1,66 @@
+// Call: one request to the models of a process, as penstock.h has it: a state that any thread may
+// wait for, a result that one thread takes.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "common/status.h"
+#include "library/calls.h"
+#include "library/penstock.h"
+
+struct penstock_error {
+  penstock::Status status;
+};
+
+namespace penstock::library {
+
+class Call : public std::enable_shared_from_this<Call> {
+ public:
+  explicit Call(std::shared_ptr<Calls> calls) : calls_(std::move(calls)) {}
+  virtual ~Call() { calls_->Leave(this); }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // Any thread; see penstock.h. `timeout_ms` below 0: for ever.
+  int Wait(int64_t timeout_ms);
+  // One thread at a time.
+  int Result(penstock_view* view);
+  // The call fails with `why`, unless it has ended already.
+  void Cancel(const Status& why);
+  // Null: it has not failed. Valid as long as the call.
+  const penstock_error* error() const;
+  // By which Calls tells of this call from now on, until DropHandle.
+  void SetHandle(penstock_call* handle);
+  void DropHandle();
+
+ protected:
+  // PENSTOCK_RUNNING, PENSTOCK_PART or PENSTOCK_ENDED. An end stays: later states do nothing.
+  void SetState(int state);
+  void SetFailed(const Status& why);
+  int state() const;
+
+  // Fills the view and returns the state, as penstock_result. Only where the call is PENSTOCK_PART or
+  // PENSTOCK_ENDED.
+  virtual int Take(penstock_view* view) = 0;
+  // Has the models stop working on it. Any thread, once.
+  virtual void Stop() = 0;
+
+ private:
+  friend class Models;
+
+  // Sets the state. False: the call was over.
+  bool Change(int state, const Status& why);
+
+  const std::shared_ptr<Calls> calls_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  penstock_call* handle_ = nullptr;
+  int state_ = PENSTOCK_RUNNING;
+  penstock_error error_;
+};
+
+}  // namespace penstock::library

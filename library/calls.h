@@ -1,0 +1,49 @@
+// Calls: the calls of one penstock_models, so that its end cancels them; and for event loops the
+// queue of those that have something to take, with a descriptor that is readable while it holds one.
+// Any thread.
+#pragma once
+
+#include <deque>
+#include <mutex>
+#include <unordered_set>
+
+#include "common/status.h"
+#include "library/penstock.h"
+
+namespace penstock::library {
+
+class Call;
+
+class Calls {
+ public:
+  Calls() = default;
+  ~Calls();
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+
+  // A call as long as it lives. Refused after CancelAll.
+  Status Enter(Call* call);
+  void Leave(Call* call);
+  void CancelAll(const Status& why);
+
+  // Calls are queued from the first use on. -1: there is no descriptor left.
+  int Descriptor();
+  // Does nothing before the first use of Descriptor, or where the call is in the queue.
+  void Queue(penstock_call* call);
+  // Null: none.
+  penstock_call* Next();
+  // The call is freed.
+  void Unqueue(penstock_call* call);
+
+ private:
+  void ClearDescriptor();  // under mutex_
+
+  std::mutex mutex_;
+  // All guarded by mutex_.
+  std::unordered_set<Call*> open_;
+  bool closed_ = false;
+  int descriptor_ = -1;
+  std::deque<penstock_call*> queue_;
+};
+
+}  // namespace penstock::library

@@ -1,0 +1,30 @@
+// A call that embeds texts: float32 rows.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "api/service.h"
+#include "common/request_context.h"
+#include "library/call.h"
+
+namespace penstock::library {
+
+class EmbedCall final : public Call {
+ public:
+  using Call::Call;
+
+  // Once. `request` may be null. Failures are those of the call.
+  void Start(api::Service* service, const penstock_texts& texts, const char* request);
+
+ private:
+  int Take(penstock_view* view) override;
+  void Stop() override { cancel_->Cancel(); }
+
+  const std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
+  // Set before the state is PENSTOCK_ENDED.
+  api::EmbedResponse response_;
+  std::string info_;  // made by Take
+};
+
+}  // namespace penstock::library
