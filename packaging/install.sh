@@ -46,7 +46,7 @@ done
 
 documents=(README.md CHANGELOG.md SECURITY.md LICENSE docs/API.md docs/CHAT.md docs/CONFIGURATION.md
   docs/CLIENTS.md docs/EMBEDDING.md docs/GPU.md docs/GRPC.md docs/KSERVE.md docs/MODELS.md docs/OPERATING.md
-  docs/TENSORS.md docs/UI.md)
+  docs/PYTHON.md docs/TENSORS.md docs/UI.md)
 examples=(packaging/penstock.toml deploy/prometheus.yml deploy/alerts.yml deploy/grafana.json)
 
 put() {  # put SOURCE TARGET [flags of install]

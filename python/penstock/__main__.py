@@ -1,0 +1,5 @@
+"""`python -m penstock` is the program `penstock`."""
+
+from .cli import main
+
+main()
