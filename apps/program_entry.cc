@@ -1,6 +1,7 @@
 #include "program_entry.h"
 
 #include "command_group.h"
+#include "common/log.h"
 
 namespace penstock::cli {
 namespace {
@@ -15,5 +16,8 @@ const ProgramParts& Program() { return program; }
 
 int penstock_program(int argc, char** argv, const penstock::cli::ProgramParts* parts) {
   penstock::cli::program = *parts;
-  return penstock::cli::RunProgram(penstock::cli::ProgramGroup(), {argv + 1, argv + argc});
+  const int code =
+      penstock::cli::RunProgram(penstock::cli::ProgramGroup(), {argv + 1, argv + argc});
+  penstock::FlushLog();
+  return code;
 }

@@ -57,6 +57,11 @@ int RunVersion(const std::string& program, const std::vector<std::string>& args)
     std::printf("%s " PENSTOCK_VERSION "\n", program.c_str());
     return kExitOk;
   }
+  if (args.size() == 1 && (args[0] == "--help" || args[0] == "-h")) {
+    std::printf("%s version [--json]: the version; with --json that of its libraries, too\n",
+                program.c_str());
+    return kExitOk;
+  }
   if (args.size() != 1 || args[0] != "--json") {
     std::fprintf(stderr, "%s: version takes --json or nothing\n", program.c_str());
     return kExitUsage;

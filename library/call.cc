@@ -6,11 +6,16 @@
 #include "common/exception_status.h"
 
 namespace penstock::library {
+namespace {
+
+constexpr int64_t kForEverMs = int64_t{1000} * 3600 * 24 * 365;  // no clock takes much more
+
+}  // namespace
 
 int Call::Wait(int64_t timeout_ms) {
   std::unique_lock lock(mutex_);
   const auto is_there = [this] { return state_ != PENSTOCK_RUNNING; };
-  if (timeout_ms < 0) {
+  if (timeout_ms < 0 || timeout_ms > kForEverMs) {
     changed_.wait(lock, is_there);
   } else {
     changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), is_there);
@@ -52,13 +57,15 @@ void Call::DropHandle() {
 
 void Call::SetState(int state) { Change(state, Status::Ok()); }
 
+void Call::SetTaken() { Change(PENSTOCK_ENDED, Status::Ok(), /*tells=*/false); }
+
 void Call::SetFailed(const Status& why) {
   {
     // An answer that could not be printed has failed after it came.
     const std::lock_guard lock(mutex_);
     if (state_ == PENSTOCK_ENDED) state_ = PENSTOCK_RUNNING;
   }
-  Change(PENSTOCK_FAILED, why);
+  if (Change(PENSTOCK_FAILED, why)) Stop();
 }
 
 int Call::state() const {
@@ -66,14 +73,14 @@ int Call::state() const {
   return state_;
 }
 
-bool Call::Change(int state, const Status& why) {
+bool Call::Change(int state, const Status& why, bool tells) {
   const std::lock_guard lock(mutex_);
   if (state_ == PENSTOCK_ENDED || state_ == PENSTOCK_FAILED) return false;
   state_ = state;
-  if (state == PENSTOCK_RUNNING) return true;
   error_.status = why;
+  if (state == PENSTOCK_RUNNING) return true;
   changed_.notify_all();
-  if (handle_ != nullptr) calls_->Queue(handle_);
+  if (tells && handle_ != nullptr) calls_->Queue(handle_);
   return true;
 }
 

@@ -30,6 +30,8 @@ class Call : public std::enable_shared_from_this<Call> {
   int Result(penstock_view* view);
   // The call fails with `why`, unless it has ended already.
   void Cancel(const Status& why);
+  // What the result is made of goes: it is made now.
+  virtual void Settle() noexcept {}
   // Null: it has not failed. Valid as long as the call.
   const penstock_error* error() const;
   // By which Calls tells of this call from now on, until DropHandle.
@@ -39,20 +41,24 @@ class Call : public std::enable_shared_from_this<Call> {
  protected:
   // PENSTOCK_RUNNING, PENSTOCK_PART or PENSTOCK_ENDED. An end stays: later states do nothing.
   void SetState(int state);
+  // The end, seen by the thread that takes the result: event loops are not told.
+  void SetTaken();
+  // Ends the work, too.
   void SetFailed(const Status& why);
   int state() const;
 
   // Fills the view and returns the state, as penstock_result. Only where the call is PENSTOCK_PART or
   // PENSTOCK_ENDED.
   virtual int Take(penstock_view* view) = 0;
-  // Has the models stop working on it. Any thread, once.
+  // Has the models stop working on it. Any thread; a second time does nothing.
   virtual void Stop() = 0;
 
  private:
   friend class Models;
 
-  // Sets the state. False: the call was over.
-  bool Change(int state, const Status& why);
+  // Sets the state, and tells of it where `tells` and there is something to take. False: the call was
+  // over.
+  bool Change(int state, const Status& why, bool tells = true);
 
   const std::shared_ptr<Calls> calls_;
   mutable std::mutex mutex_;

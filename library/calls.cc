@@ -3,7 +3,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -36,7 +35,9 @@ void Calls::CancelAll(const Status& why) {
     for (Call* const call : open_) open.push_back(call->weak_from_this().lock());
   }
   for (const std::shared_ptr<Call>& call : open) {
-    if (call != nullptr) call->Cancel(why);  // null: it is being freed
+    if (call == nullptr) continue;  // it is being freed
+    call->Cancel(why);
+    call->Settle();
   }
 }
 
@@ -48,33 +49,34 @@ int Calls::Descriptor() {
 
 void Calls::Queue(penstock_call* call) {
   const std::lock_guard lock(mutex_);
-  if (descriptor_ < 0) return;
-  if (std::find(queue_.begin(), queue_.end(), call) != queue_.end()) return;
+  if (descriptor_ < 0 || !queued_.insert(call).second) return;
   queue_.push_back(call);
   const uint64_t one = 1;
-  if (queue_.size() == 1) (void)!write(descriptor_, &one, sizeof one);
+  if (queued_.size() == 1) (void)!write(descriptor_, &one, sizeof one);
 }
 
 penstock_call* Calls::Next() {
   const std::lock_guard lock(mutex_);
-  penstock_call* call = nullptr;
-  if (!queue_.empty()) {
-    call = queue_.front();
+  penstock_call* next = nullptr;
+  while (next == nullptr && !queue_.empty()) {
+    if (queued_.erase(queue_.front()) > 0) next = queue_.front();
     queue_.pop_front();
   }
   ClearDescriptor();
-  return call;
+  return next;
 }
 
 void Calls::Unqueue(penstock_call* call) {
   const std::lock_guard lock(mutex_);
-  std::erase(queue_, call);
+  queued_.erase(call);
   ClearDescriptor();
 }
 
 void Calls::ClearDescriptor() {
   uint64_t count = 0;
-  if (queue_.empty() && descriptor_ >= 0) (void)!read(descriptor_, &count, sizeof count);
+  if (!queued_.empty()) return;
+  queue_.clear();
+  if (descriptor_ >= 0) (void)!read(descriptor_, &count, sizeof count);
 }
 
 }  // namespace penstock::library

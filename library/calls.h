@@ -24,6 +24,8 @@ class Calls {
   // A call as long as it lives. Refused after CancelAll.
   Status Enter(Call* call);
   void Leave(Call* call);
+  // Those under way fail with `why`; the answers of those that have ended are printed, as what they
+  // are printed from goes.
   void CancelAll(const Status& why);
 
   // Calls are queued from the first use on. -1: there is no descriptor left.
@@ -43,7 +45,9 @@ class Calls {
   std::unordered_set<Call*> open_;
   bool closed_ = false;
   int descriptor_ = -1;
+  // In the order in which they came. One that is not in queued_ was freed, or stands there again.
   std::deque<penstock_call*> queue_;
+  std::unordered_set<penstock_call*> queued_;
 };
 
 }  // namespace penstock::library

@@ -21,6 +21,12 @@ int64_t OffsetAt(const penstock_texts& texts, int64_t i) {
 }
 
 Expected<std::vector<api::Input>> ReadTexts(const penstock_texts& texts) {
+  if (texts.count > EmbedCall::kInputsMax) {
+    return Status(StatusCode::kPayloadTooLarge,
+                  fmt::format("texts.count is {}; a call takes {} texts at most", texts.count,
+                              EmbedCall::kInputsMax),
+                  "texts.count");
+  }
   if (texts.count < 0) return Status::InvalidArgument("texts.count is negative", "texts.count");
   if (texts.offset_bits != 32 && texts.offset_bits != 64) {
     return Status::InvalidArgument("texts.offset_bits must be 32 or 64", "texts.offset_bits");

@@ -13,6 +13,7 @@ namespace penstock::library {
 class EmbedCall final : public Call {
  public:
   using Call::Call;
+  static constexpr int32_t kInputsMax = 1 << 20;
 
   // Once. `request` may be null. Failures are those of the call.
   void Start(api::Service* service, const penstock_texts& texts, const char* request);

@@ -1,6 +1,7 @@
 #include "library/models.h"
 
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "apps/model_flags.h"
@@ -12,8 +13,8 @@ namespace penstock::library {
 namespace {
 
 // What one call may have. The caller could as well make more calls.
-constexpr int32_t kInputsMax = 1 << 20;
 constexpr int64_t kBodyBytesMax = 256 << 20;
+constexpr int64_t kUnreadBytesMax = 64 << 20;  // of a stream, whose caller may take its time
 // What may wait. A server refuses what comes on top, so that others get their turn; here all of it is
 // of one caller, whose memory bounds it.
 constexpr int32_t kCallsMax = 1 << 14;
@@ -22,6 +23,15 @@ constexpr int64_t kQueuedRowsMax = int64_t{1} << 24;
 
 // For the models' work to end. They are asked again after it.
 constexpr std::chrono::seconds kDrainTime{60};
+
+// The log is one for the process: off until an open asks for it.
+Status SetUpLog(const runtime::ModelOptions& flags, bool asked) {
+  static std::once_flag first;
+  Status status;
+  std::call_once(first,
+                 [&] { status = cli::ApplyLogFlags(runtime::ModelOptions{.log_level = "off"}); });
+  return status.ok() && asked ? cli::ApplyLogFlags(flags) : status;
+}
 
 class RefusedCall final : public Call {
  public:
@@ -41,14 +51,16 @@ std::shared_ptr<Call> FailedCall(const Status& why) {
 }
 
 Expected<std::unique_ptr<Models>> Models::Open(std::string_view options) {
-  PENSTOCK_ASSIGN_OR_RETURN(runtime::ModelOptions flags, ReadOptions(options));
-  PENSTOCK_RETURN_IF_ERROR(cli::ApplyLogFlags(flags));
-  flags.limits.inputs_per_request = kInputsMax;
+  PENSTOCK_ASSIGN_OR_RETURN(OpenOptions read, ReadOptions(options));
+  runtime::ModelOptions& flags = read.models;
+  PENSTOCK_RETURN_IF_ERROR(SetUpLog(flags, read.sets_log));
+  flags.limits.inputs_per_request = EmbedCall::kInputsMax;
   flags.limits.concurrent_requests = kCallsMax;
   flags.scheduler.max_queued_tokens = kQueuedTokensMax;
   flags.scheduler.max_queued_rows = kQueuedRowsMax;
   std::unique_ptr<Models> models(new Models);
   models->server_.body_bytes_max = kBodyBytesMax;
+  models->server_.stream_unread_bytes_max = kUnreadBytesMax;
   models->server_.stage_timers = false;
   models->server_.slow_request = std::chrono::milliseconds(0);
   PENSTOCK_ASSIGN_OR_RETURN(auto keys, frontend::KeyRing::Make(models->server_));

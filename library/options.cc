@@ -47,14 +47,15 @@ std::string KeyOf(const std::string& message) {
 
 }  // namespace
 
-Expected<runtime::ModelOptions> ReadOptions(std::string_view json) {
+Expected<OpenOptions> ReadOptions(std::string_view json) {
   PENSTOCK_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(json));
   JsonObject object;
   if (!document.root().Get(&object)) {
     return Status::InvalidArgument("the options must be a JSON object");
   }
   cli::CommandLine line("library", "", "");
-  runtime::ModelOptions options;
+  OpenOptions read;
+  runtime::ModelOptions& options = read.models;
   cli::AddServedModelFlags(&line, &options, "off");
   const std::vector<std::string> known = cli::FlagNames(line.flags().app());
   std::vector<std::string> arguments;
@@ -66,6 +67,7 @@ Expected<runtime::ModelOptions> ReadOptions(std::string_view json) {
           key);
     }
     if (field.value.is_null()) continue;
+    read.sets_log = read.sets_log || key == "log-level" || key == "log-format";
     PENSTOCK_RETURN_IF_ERROR(AddArguments(key, field.value, &arguments));
   }
   if (const Status read = line.ParseArguments(arguments); !read.ok()) {
@@ -73,7 +75,7 @@ Expected<runtime::ModelOptions> ReadOptions(std::string_view json) {
   }
   options.on_demand = true;
   if (options.keep_alives.empty()) options.keep_alives = {"-1"};
-  return options;
+  return read;
 }
 
 }  // namespace penstock::library

@@ -8,9 +8,13 @@
 
 namespace penstock::library {
 
+struct OpenOptions {
+  runtime::ModelOptions models;
+  bool sets_log = false;  // log-level or log-format was given
+};
 // `json`: an object whose keys are flags of `penstock serve` that are about models. A model stays
-// loaded unless keep-alive says otherwise, and nothing is logged unless log-level does.
+// loaded unless keep-alive says otherwise.
 // kInvalidArgument names the key in field().
-Expected<runtime::ModelOptions> ReadOptions(std::string_view json);
+Expected<OpenOptions> ReadOptions(std::string_view json);
 
 }  // namespace penstock::library

@@ -2,10 +2,12 @@
  *
  * C, so that any language can call it. A penstock_models holds models; a penstock_call is one request to
  * them. Handles may be used by any thread. Functions throw nothing, keep no state outside of their
- * handles, and return at once unless their comment says that they wait.
+ * handles but the log and whether models are downloaded, and return at once unless their comment says
+ * that they wait. NULL where something is asked for is an error, not the end of the process.
  *
  * A guest in its process: the library installs no signal handler, sets no locale and no limit of the
- * process, and writes nothing to stderr unless `log-level` is set. A file of a model must not be
+ * process, and writes nothing to stderr unless `log-level` is set, for the whole process; so is
+ * auto-pull. A process may end with models open. A file of a model must not be
  * truncated while it is open: as with any mapped file, that ends the process.
  *
  * Threads do not survive fork(). In the child every function but penstock_close, penstock_free and

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <clocale>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -268,6 +269,28 @@ TEST_F(PenstockTest, StreamsTextInParts) {
   EXPECT_STREQ(view.content_type, "text/event-stream");
 }
 
+TEST_F(PenstockTest, AStreamIsWholeHoweverSlowlyItIsRead) {
+  Open(kDecoder);
+  penstock_call* const call = Post("/v1/completions", LongCompletions(R"(, "stream": true)"));
+  // Time for more than a part takes, and for the last of it: what is tested is the late reader.
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  const auto [status, text] = Answer(call);
+  EXPECT_EQ(status, 200);
+  EXPECT_GT(text.size(), 64u << 10);
+  EXPECT_THAT(text, testing::EndsWith("data: [DONE]\n\n"));
+}
+
+TEST_F(PenstockTest, LinesComeWithoutABound) {
+  Open(kEmbedder);
+  std::string inputs = "\"a\"";
+  for (int i = 1; i < 2000; ++i) inputs += ", \"text " + std::to_string(i) + "\"";
+  const std::string body = R"({"inputs": [)" + inputs + "]}";
+  const auto [status, text] = Answer(Keep(penstock_request(
+      models_, "POST", "/embed", "Accept: application/x-ndjson", body.data(), body.size())));
+  EXPECT_EQ(status, 200);
+  EXPECT_GT(text.size(), 600u << 10);
+}
+
 TEST_F(PenstockTest, CancelledCallsEndAtOnce) {
   Open(kDecoder);
   for (const char* const more : {"", R"(, "stream": true)"}) {
@@ -287,6 +310,60 @@ TEST_F(PenstockTest, ClosingEndsCallsAndTheirHandlesStayValid) {
   for (penstock_call* const call : calls) EXPECT_THAT(Failure(call), HasSubstr("closed"));
 }
 
+TEST_F(PenstockTest, ResultsOutliveTheModels) {
+  Open(kEmbedder);
+  penstock_call* const rows = Embed({"hello"});
+  penstock_call* const answer = Post("/v1/embeddings", R"({"input": "hello"})");
+  penstock_wait(rows, -1);
+  penstock_wait(answer, -1);
+  penstock_close(std::exchange(models_, nullptr));
+  EXPECT_EQ(Rows(rows).size(), 32u);
+  const auto [status, text] = Answer(answer);
+  EXPECT_EQ(status, 200);
+  EXPECT_THAT(text, HasSubstr("embedding"));
+}
+
+TEST_F(PenstockTest, NullIsAnError) {
+  penstock_close(nullptr);
+  penstock_free(nullptr);
+  penstock_cancel(nullptr);
+  penstock_view view{};
+  EXPECT_EQ(penstock_wait(nullptr, 0), PENSTOCK_FAILED);
+  EXPECT_EQ(penstock_result(nullptr, &view), PENSTOCK_FAILED);
+  EXPECT_EQ(penstock_call_error(nullptr), nullptr);
+  EXPECT_EQ(penstock_event_fd(nullptr), -1);
+  EXPECT_EQ(penstock_next(nullptr), nullptr);
+  EXPECT_THAT(Failure(Post("/", "x")), HasSubstr("models is NULL"));
+  Open(kEmbedder);
+  EXPECT_THAT(Failure(Keep(penstock_embed(models_, nullptr, nullptr))), HasSubstr("(input)"));
+  EXPECT_THAT(Failure(Keep(penstock_request(models_, "POST", "/", nullptr, nullptr, 5))),
+              HasSubstr("(input)"));
+  EXPECT_EQ(penstock_result(Embed({"a"}), nullptr), PENSTOCK_FAILED);
+}
+
+TEST_F(PenstockTest, WaitsAndTextsHaveBounds) {
+  Open(kEmbedder);
+  EXPECT_EQ(penstock_wait(Embed({"a"}), INT64_MAX), PENSTOCK_ENDED);
+  const std::vector<int32_t> offsets((1 << 20) + 2);
+  const penstock_texts many = {"", offsets.data(), (1 << 20) + 1, 32};
+  EXPECT_THAT(Failure(Keep(penstock_embed(models_, &many, nullptr))),
+              HasSubstr("1048576 texts at most"));
+}
+
+// Threads work on, or a model is being loaded, when main() returns.
+TEST_F(PenstockTest, AProcessMayEndWithModelsOpen) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end = [this](bool waits) {
+    Open(kEmbedder);
+    penstock_call* const call = Embed({"hello", std::string(3000, 'x')});
+    if (waits) penstock_wait(call, -1);
+    std::exit(0);
+  };
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EXIT(end(i % 2 == 0), testing::ExitedWithCode(0), "");
+  }
+}
+
 TEST_F(PenstockTest, EventLoopsHearOfCalls) {
   Open(kEmbedder);
   const int descriptor = penstock_event_fd(models_);
@@ -301,7 +378,12 @@ TEST_F(PenstockTest, EventLoopsHearOfCalls) {
       EXPECT_EQ(std::erase(waiting, call), 1u);
     }
   }
-  // A call that is freed is not told.
+  // A result that was taken is not told again, nor is a call that is freed.
+  for (penstock_call* const call : calls_) {
+    penstock_view view{};
+    penstock_result(call, &view);
+  }
+  EXPECT_EQ(penstock_next(models_), nullptr);
   penstock_call* const freed = Embed({"c"});
   penstock_wait(freed, -1);
   penstock_free(freed);

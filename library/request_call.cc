@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/ascii.h"
+#include "common/exception_status.h"
 #include "http/request_begin.h"
 
 namespace penstock::library {
@@ -139,16 +140,27 @@ void RequestCall::Stop() {
   if (stream != nullptr) stream->Leave();
 }
 
+void RequestCall::Print() {
+  const std::lock_guard lock(answer_mutex_);
+  const http::Exchange::Print print = std::exchange(print_, nullptr);
+  if (print != nullptr) response_ = print();
+}
+
+void RequestCall::Settle() noexcept {
+  if (!RunGuarded("answer", [this] { Print(); })) {
+    SetFailed({StatusCode::kResourceExhausted, "the answer could not be printed"});
+  }
+}
+
 int RequestCall::Take(penstock_view* view) {
-  http::Exchange::Print print;
   bool streams = false;
   {
     const std::lock_guard lock(answer_mutex_);
-    print = std::exchange(print_, nullptr);
     streams = stream_ != nullptr;
   }
   if (streams) return TakePart(view);
-  if (print != nullptr) response_ = print();
+  Print();
+  if (request_ != nullptr && request_->method == "HEAD") response_.body.clear();
   Fill(response_.body, view);
   return PENSTOCK_ENDED;
 }
@@ -170,21 +182,25 @@ void RequestCall::Fill(const std::string& body, penstock_view* view) {
 int RequestCall::TakePart(penstock_view* view) {
   if (state() == PENSTOCK_ENDED) {
     part_ = {};
-  } else {
-    if (!began_) response_ = stream_->TakeHead();
-    began_ = true;
-    stream_->Sent(part_);
-    SetState(PENSTOCK_RUNNING);  // before the buffer is read: what comes later sets it again
-    part_ = stream_->Take();
-    if (part_.last) SetState(PENSTOCK_ENDED);
-    if (!part_.last && part_.text.empty()) {
-      if (!stream_->aborted() && !stream_->overrun()) return PENSTOCK_RUNNING;
-      SetFailed(Status::Internal("the answer broke off"));
-      return PENSTOCK_FAILED;
-    }
+    Fill(part_.text, view);
+    return PENSTOCK_ENDED;
   }
+  if (!began_) response_ = stream_->TakeHead();
+  began_ = true;
+  SetState(PENSTOCK_RUNNING);  // before the buffer is read: what comes later sets it again
+  part_ = stream_->Take();
+  stream_->Sent(part_);
+  if (part_.last) {
+    SetTaken();
+  } else if (stream_->unread() > 0) {
+    SetState(PENSTOCK_PART);  // more than a part was there
+  } else if (part_.text.empty()) {
+    if (!stream_->aborted() && !stream_->overrun()) return PENSTOCK_RUNNING;
+    SetFailed(Status::Internal("the answer broke off"));
+  }
+  if (state() == PENSTOCK_FAILED) return PENSTOCK_FAILED;
   Fill(part_.text, view);
-  return part_.last || state() == PENSTOCK_ENDED ? PENSTOCK_ENDED : PENSTOCK_PART;
+  return part_.last ? PENSTOCK_ENDED : PENSTOCK_PART;
 }
 
 }  // namespace penstock::library

@@ -32,7 +32,10 @@ class RequestCall final : public Call {
  private:
   class RouteExchange;
 
+  void Settle() noexcept override;
   int Take(penstock_view* view) override;
+  // Makes response_ of print_, once.
+  void Print();
   int TakePart(penstock_view* view);
   // `body`: of response_, or a part of its stream.
   void Fill(const std::string& body, penstock_view* view);
@@ -45,8 +48,8 @@ class RequestCall final : public Call {
   std::mutex answer_mutex_;
   http::Exchange::Print print_;                 // guarded by answer_mutex_; null for a stream
   std::shared_ptr<http::StreamBuffer> stream_;  // guarded by answer_mutex_; set once
+  http::HttpResponse response_;                 // guarded by answer_mutex_ until it is printed
   // What the thread has that takes the result.
-  http::HttpResponse response_;
   std::string headers_;  // those of response_, as lines
   bool began_ = false;   // response_ has the head of the stream
   http::StreamBuffer::Batch part_;

@@ -12,7 +12,7 @@
 #   peers      libraries that `penstock bench` stands beside ours where they are there
 #   arm        cross-compiler and emulator, for `make check-arm`
 #   package    what makes the Debian package and looks at it, for `make deb`
-#   check-deb  what makes a new Debian to install it in, for `make check-deb`
+#   check-deb  what makes a new Debian to install it in, for `make check-deb` and `make check-wheel`
 #   fuzz       clang with libFuzzer and its sanitizers, for `make fuzz`
 # With --missing the packages that are not here are printed, and none is installed.
 set -euo pipefail
@@ -38,7 +38,7 @@ peers=(libdnnl-dev)
 arm=(g++-aarch64-linux-gnu qemu-user)
 fuzz=(clang llvm libclang-rt-dev)
 package=(debhelper lintian)
-check_deb=(debootstrap systemd-container)
+check_deb=(debootstrap systemd-container unzip)
 
 only_list=
 if [[ ${1:-} == --missing ]]; then only_list=yes; shift; fi

@@ -8,7 +8,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -169,7 +168,6 @@ void StartLogWriter() {
     LogWarn("{} lines of the log were dropped: stderr did not take them in time", lines);
   };
   log_writer = LogWriter::Start(std::move(options));
-  std::atexit(FlushLog);
 }
 
 void FlushLog() {
