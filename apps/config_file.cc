@@ -1,8 +1,6 @@
 #include "config_file.h"
 
 #include <fmt/format.h>
-// As a header: the shared library is not linked.
-#define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
 #include <algorithm>
