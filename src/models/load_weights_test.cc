@@ -10,6 +10,7 @@
 
 #include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
+#include "files/mapped_file.h"
 
 namespace penstock::models {
 namespace {

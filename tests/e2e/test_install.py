@@ -159,7 +159,7 @@ def test_the_debian_package(tmp_path):
             "./usr/share/bash-completion/completions/penstock", "./usr/share/zsh/vendor-completions/_penstock",
             "./usr/share/fish/vendor_completions.d/penstock.fish",
             "./usr/share/penstock/install_openvino.py", "./usr/share/penstock/model_fetch.py", "./usr/share/penstock/package_folder.py",
-            "./usr/share/doc/penstock/copyright", "./var/cache/penstock/"} <= paths, paths
+            "./usr/share/doc/penstock/copyright", "./usr/share/penstock/sbom.cdx.json", "./var/cache/penstock/"} <= paths, paths
     top = {path.split("/")[1] for path in paths} - {""}
     assert top == {"etc", "lib", "usr", "var"}
     subprocess.run(["dpkg-deb", "-e", made[0], tmp_path / "control"], check=True)
