@@ -1,5 +1,7 @@
 #include "common/log.h"
 
+// Its headers are all of spdlog that is used.
+#undef SPDLOG_COMPILED_LIB
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
