@@ -240,7 +240,9 @@ def readme_server(serve):
 
 @pytest.mark.parametrize("command", [line for line in README_COMMANDS if line not in README_SERVE[:1]])
 def test_readme_command(command, readme_server, serve, place, environment):
-    if command.startswith("build/penstock serve"):
+    if command.startswith("pip install "):  # test_wheel.py installs one
+        assert "build-wheel/penstock-" in command and '"build-wheel"' in (ROOT / "tools/make_wheel.py").read_text()
+    elif command.startswith(("build/penstock serve", "penstock serve")):
         assert serve(command).get("/readyz").status_code == 200
     elif command.startswith("make "):
         done = subprocess.run(["make", "-n", *shlex.split(command, comments=True)[1:]], cwd=ROOT, capture_output=True, timeout=60)
@@ -257,9 +259,11 @@ def test_readme_command(command, readme_server, serve, place, environment):
 
 
 @pytest.mark.parametrize("code", [body for _, body in blocks(README, "python")])
-def test_readme_python(code, readme_server, place):
+def test_readme_python(code, readme_server, place, environment):
+    library = pathlib.Path(binary()).parent / "libpenstock.so.1"
+    package = {"PYTHONPATH": str(ROOT / "python"), "PENSTOCK_LIBRARY": str(library)}
     done = subprocess.run([sys.executable, "-c", code.replace(ADDRESS, f"127.0.0.1:{readme_server.port}")],
-                          cwd=place, capture_output=True, timeout=60, env=clean_environment())
+                          cwd=place, capture_output=True, timeout=60, env={**environment, **package})
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout
 

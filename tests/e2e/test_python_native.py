@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import gc
+import json
 import os
 import pathlib
 import pickle
@@ -14,7 +15,7 @@ import time
 import numpy as np
 import pytest
 
-from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, ROOT, binary, serving
+from conftest import CLASSIFY, EMBED, GOLDEN, RERANK, ROOT, binary, find_minilm, serving
 
 sys.path.insert(0, str(ROOT / "python"))
 
@@ -500,6 +501,22 @@ def test_arrow_texts_are_not_copied():
         packed = window.packed()
         assert packed.bytes_address == data.address
         assert packed.offsets_address == offsets.address + 4 * number * 2048
+
+
+def test_the_default_model_gives_what_sentence_transformers_gives():
+    """expected.json has what sentence-transformers 6.2 makes of these texts in float64 (tools/make_minilm_goldens.py)."""
+    folder = find_minilm()
+    if folder is None:
+        pytest.skip("all-MiniLM-L6-v2 IS NOT HERE: set PENSTOCK_MINILM to its folder")
+    reference = json.loads((ROOT / "tests/golden/minilm/expected.json").read_text())
+    cases = [case for case in reference["texts"] if "embedding" in case]
+    wanted = np.array([case["embedding"] for case in cases])
+    with penstock.Embedder(str(folder), dtype="f32") as model:
+        found = model.encode([case["text"] for case in cases])
+        assert np.abs(found - wanted).max() < 1e-5
+        cosines = wanted @ wanted.T / np.outer(np.linalg.norm(wanted, axis=1), np.linalg.norm(wanted, axis=1))
+        assert np.abs(model.similarity(found, found) - cosines).max() < 1e-5
+        assert model.get_sentence_embedding_dimension() == 384 and model.max_seq_length == 256
 
 
 def page():
