@@ -20,8 +20,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = ROOT / "tests/golden/models/bert_mean_normalize"
 MIRROR = "http://deb.debian.org/debian"
-NEIGHBOURS = ("pyarrow", "grpc", "onnxruntime")
-NEIGHBOUR_PACKAGES = ("pyarrow", "grpcio", "onnxruntime")
+NEIGHBOURS = ("pyarrow", "grpc", "grpc_tools._protoc_compiler", "onnxruntime")
+NEIGHBOUR_PACKAGES = ("pyarrow", "grpcio", "grpcio-tools", "onnxruntime")
 # Prints the digest of vectors, by the package and by the program that came with it.
 SCRIPT = """
 import hashlib, json, os, struct, subprocess, sys

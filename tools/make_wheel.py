@@ -23,10 +23,13 @@ import tempfile
 import time
 import zipfile
 
+from elftools.elf.elffile import ELFFile
+
 from packing import ROOT, Failure, run, source_time, stripped, version
 
 POLICY = "manylinux_2_34"
 ZIP_BEGINS = 315532800  # 1980
+STB_GLOBAL = 1
 METADATA = """Metadata-Version: 2.4
 Name: penstock
 Version: {version}
@@ -127,6 +130,22 @@ def repair(wheel, folder):
     return made[0]
 
 
+def part_from_others(library):
+    """Makes the "unique" symbols of a bundled library its own.
+
+    The loader has one of each in a process (STB_GNU_UNIQUE), whoever brings it: another version of protobuf, such as
+    that of grpcio-tools, would put its data under this one's functions.
+    """
+    data = bytearray(library.read_bytes())
+    with library.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".dynsym")
+        for index, symbol in enumerate(table.iter_symbols()):
+            if symbol["st_info"]["bind"] == "STB_LOOS":  # 10, which Linux calls unique
+                at = table["sh_offset"] + index * table["sh_entsize"] + 4
+                data[at] = (data[at] & 15) | STB_GLOBAL << 4
+    library.write_bytes(data)
+
+
 def timeless(document):
     """A CycloneDX document of auditwheel without what differs from run to run."""
     document.pop("serialNumber", None)
@@ -150,6 +169,8 @@ def make(build, out):
             archive.extractall(whole)
             for entry in archive.infolist():
                 (whole / entry.filename).chmod(entry.external_attr >> 16 or 0o644)
+        for library in (whole / "penstock.libs").iterdir():
+            part_from_others(library)
         info = whole / f"{name}.dist-info"
         for path in (info / "sboms").glob("*.json"):
             path.write_text(json.dumps(timeless(json.loads(path.read_text())), indent=2, sort_keys=True) + "\n")

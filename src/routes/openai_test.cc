@@ -126,6 +126,9 @@ TEST(PrintModels, ListAndOne) {
   model.created_unix_s = 12;
   model.max_tokens = 512;
   model.dimensions = 384;
+  model.similarity = "dot";
+  model.normalizes = true;
+  model.prompts = {{"query", "q: "}};
   model.ready = true;
   model.aliases = {"m", "b"};
   model.dtype = "int8";
@@ -144,7 +147,8 @@ TEST(PrintModels, ListAndOne) {
   const std::string one =
       R"({"id":"org/m","object":"model","created":12,"owned_by":"penstock",)"
       R"("aliases":["m","b"],"task":"embedding","ready":true,"dtype":"int8","max_tokens":512,)"
-      R"("max_batch_tokens":1024,"dimensions":384,"lifecycle":{"state":"ready","pinned":false,)"
+      R"("max_batch_tokens":1024,"dimensions":384,"similarity":"dot","normalized":true,)"
+      R"("prompts":{"query":"q: "},"lifecycle":{"state":"ready","pinned":false,)"
       R"("keep_alive_s":1.5,"idle_s":0.5,"unload_in_s":1.0,"loads":2,"load_s":0.25,"evictions":1,)"
       R"("requests_waiting":3,"memory":{"weights_bytes":10,"activations_bytes":20,"cache_bytes":30}}})";
   EXPECT_EQ(PrintModel(model), one);

@@ -146,6 +146,23 @@ def test_it_embeds_as_the_program_does(installed, tmp_path):
     assert (np.array(rows[0], dtype=np.float32) == said).all()
 
 
+def test_it_is_not_mixed_up_with_another_protobuf(installed, tmp_path):
+    """That of grpcio-tools is of another version, and tells everybody."""
+    text = (
+        "import sys\nimport grpc\nfrom grpc_tools import _protoc_compiler\nimport penstock\n"
+        "print(penstock.Embedder(sys.argv[1]).encode('hello').shape)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text, GOLDEN / EMBED],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=clean_environment(PYTHONPATH=str(installed)),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0 and done.stdout == "(32,)\n", done.stderr
+
+
 def test_the_command_is_the_program(installed, tmp_path):
     environment = clean_environment(PYTHONPATH=str(installed))
     command = installed / "bin/penstock"
