@@ -68,7 +68,7 @@ def in_debian(release, wheel):
         subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], check=True)
         try:
             return run(
-                "chroot",
+                shutil.which("chroot", path="/usr/sbin:/sbin:/usr/bin"),
                 root,
                 "python3",
                 "-c",
