@@ -28,7 +28,8 @@ class Calls {
   // are printed from goes.
   void CancelAll(const Status& why);
 
-  // Calls are queued from the first use on. -1: there is no descriptor left.
+  // Makes the descriptor at its first use; only later events are queued. Returns -1 if the process
+  // has no descriptor left.
   int Descriptor();
   // Does nothing before the first use of Descriptor, or where the call is in the queue.
   void Queue(penstock_call* call);

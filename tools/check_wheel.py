@@ -19,7 +19,6 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = ROOT / "tests/golden/models/bert_mean_normalize"
-MIRROR = "http://deb.debian.org/debian"
 NEIGHBOURS = ("pyarrow", "grpc", "grpc_tools._protoc_compiler", "onnxruntime")
 NEIGHBOUR_PACKAGES = ("pyarrow", "grpcio", "grpcio-tools", "onnxruntime")
 # Prints the digest of vectors, by the package and by the program that came with it.
@@ -58,11 +57,21 @@ def script(model, before=(), after=()):
     return SCRIPT.format(model=str(model), before=imports[0], after=imports[1])
 
 
+def mirror():
+    """The address of packages that this machine's apt uses; it has the other releases of Debian, too."""
+    told = run("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+    found = [line.split() for line in told.splitlines()]
+    for address, release, component in found:
+        if component == "main" and "-" not in release:
+            return address
+    raise Failure("apt knows no release of Debian")
+
+
 def in_debian(release, wheel):
     """The digest in a new Debian of that release, by its own Python and numpy."""
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch) / "root"
-        run("debootstrap", "--variant=minbase", "--include=python3,python3-numpy", release, root, MIRROR)
+        run("debootstrap", "--variant=minbase", "--include=python3,python3-numpy", release, root, mirror())
         run("unzip", "-q", wheel, "-d", root / "site")
         shutil.copytree(MODEL, root / "model")
         subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], check=True)

@@ -114,7 +114,7 @@ def dump(value: Any) -> bytes:
 
 
 def load(body: bytes) -> Any:
-    """What JSON says. Raises InternalError where it is none."""
+    """Parses an answer. Raises InternalError if it is not JSON."""
     try:
         return json.loads(body)
     except ValueError as error:

@@ -170,7 +170,7 @@ class Exchange:
         raise Cancelled("the call was cancelled")
 
     def _wait_s(self, attempt: int, retry_after: int) -> float | None:
-        """Seconds before the next attempt; None: there is none."""
+        """Seconds until the next attempt; None: do not try again."""
         if attempt >= ATTEMPTS_MAX:
             return None
         most = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** (attempt - 1))

@@ -49,7 +49,7 @@ async def await_thread(future: Future[T], cancel: Callable[[], None]) -> T:
             over.set_result(None)
 
     def tell(_: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the event loop is closed, so no task waits
             loop.call_soon_threadsafe(set_over)
 
     future.add_done_callback(tell)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Seen:
-    """What a stream has told so far. `finish_reason` and `usage` are there at its end."""
+    """The text and facts received so far. `finish_reason` and `usage` are set when the stream ends."""
 
     def __init__(self) -> None:
         self.finish_reason: str | None = None

@@ -13,7 +13,7 @@ class Error(Exception):
     """What went wrong.
 
     code: "invalid_argument", "not_found", ...: the kind of failure.
-    field: the argument, option or field of a request at fault; "" where it is none.
+    field: the argument, option or field of a request that is wrong; "" if the error is about none.
     retry_after: seconds to wait before the same is tried again; 0 where that is not said.
     """
 

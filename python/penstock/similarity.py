@@ -38,7 +38,7 @@ def similarity_pairwise(function: str, a: Any, b: Any) -> Matrix:
     """Each of `a` [n, d] beside its own of `b` [n, d]: float32 [n]."""
     one, other = _rows(a), _rows(b)
     if one.shape != other.shape:
-        raise InvalidArgument(f"{one.shape} and {other.shape} are no pairs", field="b")
+        raise InvalidArgument(f"a has the shape {one.shape} and b {other.shape}; both must have the same", field="b")
     if function == "cosine":
         one, other = _unit(one), _unit(other)
     if function in ("cosine", "dot"):
