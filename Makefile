@@ -29,7 +29,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 's
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release lab deps deps-serve configured serve generate install install-strip uninstall deb wheel check-wheel image check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda gpu-check gpu-bundle clean
+.PHONY: help release lab deps deps-serve sources configured serve generate install install-strip uninstall deb wheel check-wheel image check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda gpu-check gpu-bundle clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -50,13 +50,18 @@ configured:
 	@cmake --preset release -B $(BUILD) -DPENSTOCK_BUILD_TESTS=ON -DPENSTOCK_BUILD_BENCHES=ON > /dev/null || \
 	  { echo 'packages missing? `make deps` installs them' >&2; exit 1; }
 
-deps:  ## install the Debian packages that are missing, and the sources of XGrammar
+deps:  ## install the Debian packages that are missing, and the sources of XGrammar and protobuf
 	@tools/install_deps.sh build
-	@tools/install_xgrammar.py > /dev/null || echo 'no XGrammar: answers are not held to schemas (docs/API.md)' >&2
+	@$(MAKE) --no-print-directory sources
 
 deps-serve:  ## the same, but only what the program itself needs
 	@tools/install_deps.sh serve
+	@$(MAKE) --no-print-directory sources
+
+# What is compiled into the program and no Debian package has.
+sources:
 	@tools/install_xgrammar.py > /dev/null || echo 'no XGrammar: answers are not held to schemas (docs/API.md)' >&2
+	@tools/install_protobuf.py > /dev/null || echo 'no sources of protobuf: the library is linked to the system'"'"'s' >&2
 
 serve:  ## install, build, fetch two models, serve on 127.0.0.1:8080: embeddings, chat (HOST=, PORT=, MODEL=)
 	@tools/say_steps.sh '$(BUILD)' '$(JOBS)' 'serve: http://$(HOST):$(PORT) answers a second later; Ctrl-C ends it'

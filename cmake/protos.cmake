@@ -4,8 +4,6 @@
 # the build. Files are named as they import each other, from src/ on ("grpc/health.proto"); their
 # headers are included the same way, as <grpc/health.pb.h>. What protoc writes is compiled without
 # our warnings. Services of them are descriptors alone, which reflection shows.
-pkg_check_modules(protobuf REQUIRED IMPORTED_TARGET protobuf)
-find_program(PENSTOCK_PROTOC protoc REQUIRED)
 set(PENSTOCK_PROTOS ${PROJECT_BINARY_DIR}/protos)
 file(MAKE_DIRECTORY ${PENSTOCK_PROTOS}/grpc)
 # The older name of server reflection is the same under another package.
@@ -35,5 +33,5 @@ function(penstock_protos name)
   target_compile_options(penstock_${name} PRIVATE -w)
   target_include_directories(penstock_${name} SYSTEM PUBLIC ${PENSTOCK_PROTOS})
   list(TRANSFORM ARG_DEPS PREPEND penstock_ OUTPUT_VARIABLE deps)
-  target_link_libraries(penstock_${name} PUBLIC ${deps} PkgConfig::protobuf)
+  target_link_libraries(penstock_${name} PUBLIC ${deps} penstock_protobuf)
 endfunction()

@@ -1,32 +1,12 @@
 # XGrammar, by which answers hold to a schema (src/grammar/): the library penstock_xgrammar from the sources that
-# tools/install_xgrammar.py has put where PENSTOCK_XGRAMMAR, or else its default, says. Without them there is no such
-# target, and requests for constrained answers are refused.
-set(PENSTOCK_XGRAMMAR "" CACHE PATH "Folder of XGrammar's sources; empty: where tools/install_xgrammar.py puts them")
-set(PENSTOCK_XGRAMMAR_STAMP "xgrammar 0.2.8 ")
-set(folder "${PENSTOCK_XGRAMMAR}")
-if(NOT folder)
-  set(folder "$ENV{PENSTOCK_XGRAMMAR}")
-endif()
-if(NOT folder)
-  set(data "$ENV{XDG_DATA_HOME}")
-  if(NOT data)
-    set(data "$ENV{HOME}/.local/share")
-  endif()
-  set(folder "${data}/penstock/xgrammar")
-endif()
+# tools/install_xgrammar.py has put down. Without them there is no such target, and requests for constrained answers
+# are refused.
+penstock_installed_sources(folder xgrammar "xgrammar 0.2.8")
 set(PENSTOCK_HAVE_XGRAMMAR OFF)
-if(EXISTS ${folder}/penstock-version)
-  file(READ ${folder}/penstock-version version)
-  string(FIND "${version}" "${PENSTOCK_XGRAMMAR_STAMP}" at)
-  if(at EQUAL 0)
-    set(PENSTOCK_HAVE_XGRAMMAR ON)
-  endif()
-endif()
-if(NOT PENSTOCK_HAVE_XGRAMMAR)
-  message(STATUS "XGrammar: not in ${folder}; answers cannot be held to a schema (tools/install_xgrammar.py)")
+if(NOT folder)
   return()
 endif()
-message(STATUS "XGrammar: ${folder}")
+set(PENSTOCK_HAVE_XGRAMMAR ON)
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/cpp/*.cc)
 add_library(penstock_xgrammar STATIC ${sources})
 target_include_directories(penstock_xgrammar SYSTEM PUBLIC ${folder}/include ${folder}/3rdparty/picojson

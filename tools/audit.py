@@ -5,8 +5,8 @@ Usage: tools/audit.py [--program build/penstock] [--advisories tools/advisories.
        tools/audit.py --update [--from URL-OR-FILE] [--since YEAR]
 
 Listed are the Debian packages of all libraries that the program links (ldd, dpkg), those of which it
-carries archives or headers, and the packages of PyPI that are named with their version: the sources of
-XGrammar, the runtime of tensor models, and what tests use. --sbom writes the list as a CycloneDX document
+carries archives or headers, the sources of protobuf and XGrammar that became a part of it, and the packages
+of PyPI that are named with their version: the runtime of tensor models, and what tests use. --sbom writes the list as a CycloneDX document
 ("-": standard output), with the SHA-256 of shared libraries; with --shipped without what tests use.
 
 advisories.toml has for each known vulnerability the Debian source package (or pypi:NAME), the first
@@ -88,15 +88,21 @@ def debian_package(name):
     return None
 
 
+def pinned_version(script):
+    return re.search(r'^VERSION = "([^"]+)"', (ROOT / "tools" / script).read_text(), re.MULTILINE).group(1)
+
+
+def compiled_protobuf():
+    """protobuf of the sources that tools/install_protobuf.py installs; Debian's advisories are held against it."""
+    version = pinned_version("install_protobuf.py")
+    return {"name": "protobuf", "version": version, "source": "protobuf", "source_version": version, "scope": "required",
+            "purl": f"pkg:github/protocolbuffers/protobuf@v{version}"}
+
+
 def pypi_packages():
     """Those named with one version, for all that the program opens at run time and for tests."""
-    found = {}
-    version = re.search(r'^VERSION = "([^"]+)"', (ROOT / "tools" / "install_openvino.py").read_text(), re.MULTILINE)
-    if version:
-        found["openvino"] = (version.group(1), "optional")
-    version = re.search(r'^VERSION = "([^"]+)"', (ROOT / "tools" / "install_xgrammar.py").read_text(), re.MULTILINE)
-    if version:
-        found["xgrammar"] = (version.group(1), "required")
+    found = {"openvino": (pinned_version("install_openvino.py"), "optional"),
+             "xgrammar": (pinned_version("install_xgrammar.py"), "required")}
     for file in sorted((ROOT / "tests" / "e2e").glob("requirements*.txt")):
         for line in file.read_text().splitlines():
             pinned = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?==([A-Za-z0-9_.+!-]+)", line)
@@ -117,6 +123,8 @@ def parts_of(program):
             parts.setdefault(known["name"], known).setdefault("files", []).append(path)
         elif pathlib.Path(path).name != OURS:
             strays.append(path)
+    if not any(pathlib.Path(path).name.startswith("libprotobuf.so") for path in files):
+        parts["protobuf"] = compiled_protobuf()
     for name in CARRIED:
         known = debian_package(name)
         if known:
@@ -169,9 +177,10 @@ def sbom(parts, strays):
 
     def component(part):
         pypi = part["source"].startswith("pypi:")
+        debian = "architecture" in part
         purl = (f"pkg:pypi/{part['name']}@{part['version']}" if pypi else
-                f"pkg:deb/debian/{part['name']}@{part['version']}?arch={part['architecture']}")
-        properties = [] if pypi else [{"name": "debian:source", "value": part["source"]},
+                f"pkg:deb/debian/{part['name']}@{part['version']}?arch={part['architecture']}" if debian else part["purl"])
+        properties = [] if not debian else [{"name": "debian:source", "value": part["source"]},
                                       {"name": "debian:source-version", "value": part["source_version"]}]
         properties += [{"name": f"sha256:{pathlib.Path(path).name}",
                         "value": hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()} for path in part.get("files", ())]

@@ -11,11 +11,6 @@ PENSTOCK_XGRAMMAR must name that folder. Running it again costs nothing; one tha
 replaced. Without it Penstock builds, and refuses requests for constrained answers.
 """
 
-import argparse
-import pathlib
-import shutil
-import tarfile
-
 import package_folder
 
 VERSION = "0.2.8"
@@ -24,41 +19,20 @@ KEPT = ("include/", "cpp/", "3rdparty/picojson/", "3rdparty/dlpack/include/", "L
 DROPPED = ("cpp/tvm_ffi/",)
 
 
-def download(scratch):
-    """The archive. pip asks the package for its metadata, and so fetches what builds it, to a folder of its own."""
-    package_folder.say("xgrammar", f"downloading the sources of xgrammar {VERSION} (about 3 MB)")
-    (archive,) = package_folder.pip_download(scratch, [f"xgrammar=={VERSION}"], "--no-binary=xgrammar")
-    return archive
-
-
-def unpack(archive, folder):
-    with tarfile.open(archive) as entries:
-        for entry in entries:
-            name = entry.name.partition("/")[2]
-            if not entry.isfile() or not name.startswith(KEPT) or name.startswith(DROPPED):
-                continue
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with entries.extractfile(entry) as source, open(target, "wb") as file:
-                shutil.copyfileobj(source, file)
-
-
-def install(folder, given):
-    def write(scratch, part):
-        archive = given or download(scratch)
-        package_folder.check_digest(archive, SHA256)
-        unpack(archive, part)
-
-    package_folder.fill("xgrammar", folder, f"xgrammar {VERSION} sha256:{SHA256}\n", write)
+def place(name):
+    return name if name.startswith(KEPT) and not name.startswith(DROPPED) else None
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--folder", type=pathlib.Path, help="where to; the default is of this user")
-    parser.add_argument("--archive", type=pathlib.Path, help="the archive, downloaded before; its SHA-256 is checked")
-    arguments = parser.parse_args()
-    folder = arguments.folder or package_folder.default_folder("xgrammar")
-    package_folder.run("xgrammar", "XGrammar", lambda folder: install(folder, arguments.archive), folder)
+    package_folder.install_sources(
+        "xgrammar",
+        "XGrammar",
+        f"xgrammar=={VERSION}",
+        SHA256,
+        place,
+        stamp=f"xgrammar {VERSION}",
+        description=__doc__,
+    )
 
 
 if __name__ == "__main__":

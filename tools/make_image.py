@@ -22,7 +22,7 @@ import sys
 import tarfile
 import time
 
-from packing import ROOT, Failure, run, source_time, stripped, version
+from packing import ROOT, Failure, licenses, run, shipped_parts, source_time, stripped, version
 
 CERTIFICATES = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")
 USER = 10001
@@ -49,9 +49,9 @@ def program_files(build, prefix, library_folder):
     tree = {}
     put(tree, f"{prefix}bin/penstock", stripped(build / "penstock"), 0o755)
     put(tree, f"{library_folder}/libpenstock.so.1", stripped(build / "libpenstock.so.1"))
-    put(tree, f"{prefix}share/penstock/LICENSE", (ROOT / "LICENSE").read_bytes())
-    parts = run(sys.executable, ROOT / "tools/audit.py", "--program", build / "penstock", "--shipped", "--sbom", "-")
-    put(tree, f"{prefix}share/penstock/sbom.cdx.json", parts.encode())
+    for name, data in licenses(build).items():
+        put(tree, f"{prefix}share/penstock/licenses/{name}", data)
+    put(tree, f"{prefix}share/penstock/sbom.cdx.json", shipped_parts(build).encode())
     return tree
 
 

@@ -25,7 +25,7 @@ import zipfile
 
 from elftools.elf.elffile import ELFFile
 
-from packing import ROOT, Failure, run, source_time, stripped, version
+from packing import ROOT, Failure, licenses, run, shipped_parts, source_time, stripped, version
 
 POLICY = "manylinux_2_34"
 ZIP_BEGINS = 315532800  # 1980
@@ -52,6 +52,12 @@ def put(source, target, mode=0o644):
     target.chmod(mode)
 
 
+def put_bytes(data, target, mode=0o644):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    target.chmod(mode)
+
+
 def fill(folder, build):
     """Lays the wheel out, without a RECORD."""
     package = folder / "penstock"
@@ -60,27 +66,16 @@ def fill(folder, build):
             put(path, package / path.relative_to(ROOT / "python/penstock"))
     put(ROOT / "library/penstock.h", package / "include/penstock.h")
     for name, place, mode in (("libpenstock.so.1", "_lib", 0o644), ("penstock", "bin", 0o755)):
-        target = package / place / name
-        target.parent.mkdir()
-        target.write_bytes(stripped(build / name))
-        target.chmod(mode)
+        put_bytes(stripped(build / name), package / place / name, mode)
     info = folder / f"penstock-{version()}.dist-info"
-    put(ROOT / "LICENSE", info / "licenses/LICENSE")
+    for name, data in licenses(build).items():
+        put_bytes(data, info / "licenses" / name)
     (info / "METADATA").write_text(
         METADATA.format(version=version(), description=(ROOT / "docs/PYTHON.md").read_text())
     )
     (info / "entry_points.txt").write_text(ENTRY_POINTS)
     write_tag(info, f"linux_{platform.machine()}")
-    (info / "sboms").mkdir()
-    run(
-        sys.executable,
-        ROOT / "tools/audit.py",
-        "--program",
-        build / "penstock",
-        "--shipped",
-        "--sbom",
-        info / "sboms/penstock.cdx.json",
-    )
+    put_bytes(shipped_parts(build).encode(), info / "sboms/penstock.cdx.json")
 
 
 def write_tag(info, tag):
@@ -133,8 +128,8 @@ def repair(wheel, folder):
 def part_from_others(library):
     """Makes the "unique" symbols of a bundled library its own.
 
-    The loader has one of each in a process (STB_GNU_UNIQUE), whoever brings it: another version of protobuf, such as
-    that of grpcio-tools, would put its data under this one's functions.
+    The loader has one of each in a process (STB_GNU_UNIQUE), whoever brings it: another version of the same library
+    would put its data under this one's functions.
     """
     data = bytearray(library.read_bytes())
     with library.open("rb") as file:

@@ -1,10 +1,11 @@
 """Fills a folder of Penstock's with parts of Python packages that pip downloads. Standard library only.
 
-What install_openvino.py, install_xgrammar.py and install_cuda.py share. Files are unpacked into a temporary folder
+What install_openvino.py, install_xgrammar.py, install_protobuf.py and install_cuda.py share. Files are unpacked into a temporary folder
 beside the target, which is then renamed into place; a stamp in it tells what it was filled with, so that running a
 script again costs nothing.
 """
 
+import argparse
 import os
 import pathlib
 import shutil
@@ -28,13 +29,21 @@ def default_folder(name):
     return pathlib.Path(data) / "penstock" / name
 
 
-def pip_download(scratch, lines, *options):
-    """The files that pip gives for the lines of a requirements file, in a folder of `scratch`."""
+def pip_download(scratch, lines, *options, constraint=""):
+    """The files that pip gives for the lines of a requirements file, in a folder of `scratch`.
+
+    constraint: a requirement that holds for what builds the metadata of a source archive.
+    """
     requirements, files = scratch / "requirements.txt", scratch / "files"
     requirements.write_text("".join(f"{line}\n" for line in lines))
     command = [model_fetch.pip_python(scratch), "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--disable-pip-version-check", *options, "--dest", files, "--requirement", requirements]
-    subprocess.run(command, check=True, stdout=sys.stderr)
+    environment = dict(os.environ)
+    if constraint:
+        (scratch / "constraints.txt").write_text(f"{constraint}\n")
+        # One name each: pip before and after 25.3.
+        environment |= dict.fromkeys(("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"), str(scratch / "constraints.txt"))
+    subprocess.run(command, check=True, stdout=sys.stderr, env=environment)
     return sorted(files.iterdir())
 
 
@@ -53,6 +62,19 @@ def unzip(archive, folder, place):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with entries.open(entry) as source, open(target, "wb") as file:
                     shutil.copyfileobj(source, file, 1 << 20)
+
+
+def untar(archive, folder, place):
+    """Unpacks files of a source archive. place(path): where in the folder one goes, or None; from its root on."""
+    with tarfile.open(archive) as entries:
+        for entry in entries:
+            target = place(entry.name.partition("/")[2]) if entry.isfile() else None
+            if target is None:
+                continue
+            target = folder / target
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with entries.extractfile(entry) as source, open(target, "wb") as file:
+                shutil.copyfileobj(source, file)
 
 
 def fill(name, folder, stamp, write):
@@ -86,3 +108,26 @@ def run(name, what, install, folder):
     except (OSError, RuntimeError, ValueError, zipfile.BadZipFile, tarfile.TarError) as error:
         sys.exit(f"install_{name}: cannot install {what}: {error}")
     print(folder)
+
+
+def install_sources(name, what, package, digest, place, stamp, description, constraint=""):
+    """The program of a script that installs sources of `package` (name==version), whose archive has this SHA-256.
+
+    place: as of untar. stamp: what CMake looks for in the folder.
+    """
+    parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
+    parser.add_argument("--folder", type=pathlib.Path, help="where to; the default is of this user")
+    parser.add_argument("--archive", type=pathlib.Path, help="the archive, downloaded before; its SHA-256 is checked")
+    arguments = parser.parse_args()
+
+    def write(scratch, part):
+        archive = arguments.archive
+        if archive is None:
+            say(name, f"downloading the sources of {what} in {package} (about 3 MB)")
+            # pip asks the package for its metadata, and so fetches what builds it, to a folder of its own.
+            (archive,) = pip_download(scratch, [package], f"--no-binary={package.partition('==')[0]}", constraint=constraint)
+        check_digest(archive, digest)
+        untar(archive, part, place)
+
+    folder = arguments.folder or default_folder(name)
+    run(name, what, lambda folder: fill(name, folder, f"{stamp} sha256:{digest}\n", write), folder)

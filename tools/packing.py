@@ -1,9 +1,12 @@
-"""What make_wheel.py and make_image.py share: commands, the time of all files, programs without symbols."""
+"""What make_wheel.py and make_image.py share: commands, the time of all files, programs without symbols, licences."""
 
+import functools
+import json
 import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -38,3 +41,20 @@ def stripped(path):
     with tempfile.NamedTemporaryFile() as out:
         run("strip", "-o", out.name, path)
         return pathlib.Path(out.name).read_bytes()
+
+
+@functools.cache
+def shipped_parts(build):
+    """The parts of the program and its library, as CycloneDX."""
+    return run(sys.executable, ROOT / "tools/audit.py", "--program", build / "penstock", "--shipped", "--sbom", "-")
+
+
+def licenses(build):
+    """Penstock's licence, and those of its parts: what Debian says of its packages, and of those that it has not."""
+    found = {"LICENSE": (ROOT / "LICENSE").read_bytes()}
+    found["copyright"] = (ROOT / "packaging/debian/copyright").read_bytes()
+    for part in json.loads(shipped_parts(build))["components"]:
+        path = pathlib.Path("/usr/share/doc") / part["name"] / "copyright"
+        if path.is_file():
+            found[f"{part['name']}.copyright"] = path.read_bytes()
+    return found

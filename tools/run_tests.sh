@@ -57,12 +57,9 @@ in_environment() {
 if [[ $which != unit ]]; then
   export PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock}
   apart=(test_clients.py test_agent_clients.py test_grpc.py test_kserve_http.py test_kserve_client.py test_ui.py test_ui_chat.py test_ui_views.py
-    test_openvino_models.py test_magika.py test_python_native.py)
+    test_openvino_models.py test_magika.py)
   python=$(tools/make_venv.sh "$build/venv" tests/e2e/requirements.txt) || exit 1
   "$python" -m pytest -q -p no:cacheprovider tests/e2e "${apart[@]/#/--ignore=tests/e2e/}" || failed=1
-  # In a process without the other clients: the protobuf of grpcio-tools takes the place of Debian's,
-  # to which the library of a build is linked. The wheel has one of its own.
-  "$python" -m pytest -q -rs -p no:cacheprovider tests/e2e/test_python_native.py || failed=1
   # LangChain and LiteLLM want another openai, the clients of Triton and KServe another protobuf.
   in_environment clients tests/e2e/test_clients.py tests/e2e/test_agent_clients.py
   in_environment kserve tests/e2e/test_grpc.py tests/e2e/test_kserve_http.py

@@ -3,6 +3,7 @@ import pathlib
 import re
 import struct
 import subprocess
+import sys
 
 import pytest
 
@@ -100,6 +101,19 @@ def test_it_runs_where_glibc_is_2_34():
                     if (found := re.match(r"\(?GLIBC_(\d+)\.(\d+)", line[-2]))}
         assert max(versions) <= (2, 34), (path, versions[max(versions)])
         assert not [line for line in undefined if "GLIBCXX" in line[-2]], path
+
+
+def test_it_goes_with_another_protobuf():
+    """That of grpcio-tools is of another version, and its symbols are there for all of the process."""
+    told = subprocess.run(["ldd", library()], capture_output=True, text=True, check=True).stdout
+    if "libprotobuf" in told:
+        pytest.skip("LINKED TO THE SYSTEM'S PROTOBUF (tools/install_protobuf.py)")
+    text = ("import ctypes, os, sys\nsys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)\n"
+            "from grpc_tools import _protoc_compiler\n"
+            "library = ctypes.CDLL(sys.argv[1])\nlibrary.penstock_version.restype = ctypes.c_char_p\n"
+            "print(library.penstock_version().decode())\n")
+    done = subprocess.run([sys.executable, "-c", text, library()], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and re.match(r"\d+\.\d+\.\d+$", done.stdout), done.stderr
 
 
 def test_it_links_few_libraries():

@@ -106,8 +106,9 @@ def test_it_is_the_same_from_another_folder(wheel, python, tmp_path):
     source = tmp_path / "source"
     for part in ("tools", "library", "python", "docs", "cmake"):
         shutil.copytree(ROOT / part, source / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("CMakeLists.txt", "LICENSE", "README.md", "tests/e2e"):
+    for file in ("CMakeLists.txt", "LICENSE", "README.md", "packaging/debian/copyright", "tests/e2e"):
         if (ROOT / file).is_file():
+            (source / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / file, source / file)
         else:
             shutil.copytree(ROOT / file, source / file, ignore=shutil.ignore_patterns("__pycache__"))
@@ -161,6 +162,12 @@ def test_it_is_not_mixed_up_with_another_protobuf(installed, tmp_path):
         cwd=tmp_path,
     )
     assert done.returncode == 0 and done.stdout == "(32,)\n", done.stderr
+
+
+def test_it_has_the_licences_of_its_parts(installed):
+    (folder,) = installed.glob("*.dist-info/licenses")
+    assert "Copyright 2008 Google" in (folder / "copyright").read_text()
+    assert "OpenSSL" in (folder / "libssl3.copyright").read_text()
 
 
 def test_the_command_is_the_program(installed, tmp_path):

@@ -1,0 +1,30 @@
+# protobuf, of which the messages of gRPC and of config.pbtxt are: the library penstock_protobuf.
+#
+# It becomes a part of libpenstock.so, whose version script hides it: where a process has two libprotobuf in sight of
+# each other, messages of one name end it. Debian's archive was not made for shared libraries, so it is compiled from
+# the sources that tools/install_protobuf.py has put down, which go with protoc of the same version. Without them, and
+# in builds for sanitizers, which load no other, it is the system's shared library.
+find_program(PENSTOCK_PROTOC protoc REQUIRED)
+add_library(penstock_protobuf INTERFACE)
+set(version 3.21.12)
+execute_process(COMMAND ${PENSTOCK_PROTOC} --version OUTPUT_VARIABLE protoc)
+set(folder "")
+if(PENSTOCK_SANITIZE OR PENSTOCK_BUILD_FUZZ)
+elseif(protoc MATCHES " ${version}\n")
+  penstock_installed_sources(folder protobuf "protobuf ${version}")
+else()
+  message(STATUS "protobuf: protoc is not of version ${version}; the system's library is used")
+endif()
+if(NOT folder)
+  pkg_check_modules(protobuf REQUIRED IMPORTED_TARGET protobuf)
+  target_link_libraries(penstock_protobuf INTERFACE PkgConfig::protobuf)
+  return()
+endif()
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/google/*.cc)
+add_library(penstock_protobuf_part STATIC ${sources})
+target_include_directories(penstock_protobuf_part SYSTEM PUBLIC ${folder})
+target_compile_definitions(penstock_protobuf_part PRIVATE HAVE_PTHREAD)
+# Its warnings are its makers'.
+target_compile_options(penstock_protobuf_part PRIVATE -w)
+target_link_libraries(penstock_protobuf_part PUBLIC Threads::Threads)
+target_link_libraries(penstock_protobuf INTERFACE penstock_protobuf_part)
