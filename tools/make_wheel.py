@@ -25,7 +25,7 @@ import zipfile
 
 from elftools.elf.elffile import ELFFile
 
-from packing import ROOT, Failure, licenses, run, shipped_parts, source_time, stripped, version
+from packing import ROOT, Failure, licenses, shipped_parts, source_time, stripped, version
 
 POLICY = "manylinux_2_34"
 ZIP_BEGINS = 315532800  # 1980

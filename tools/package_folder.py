@@ -125,7 +125,9 @@ def install_sources(name, what, package, digest, place, stamp, description, cons
         if archive is None:
             say(name, f"downloading the sources of {what} in {package} (about 3 MB)")
             # pip asks the package for its metadata, and so fetches what builds it, to a folder of its own.
-            (archive,) = pip_download(scratch, [package], f"--no-binary={package.partition('==')[0]}", constraint=constraint)
+            (archive,) = pip_download(
+                scratch, [package], f"--no-binary={package.partition('==')[0]}", constraint=constraint
+            )
         check_digest(archive, digest)
         untar(archive, part, place)
 
