@@ -1,11 +1,8 @@
 #include "checkpoint.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
-#include <array>
 #include <cmath>
-#include <new>
 
 #include "common/json.h"
 #include "output_file.h"
@@ -18,36 +15,12 @@ constexpr size_t kFileBytesMax = 16 << 20;
 constexpr int64_t kCountMax = int64_t{1} << 53;
 constexpr int32_t kDimensionsMax = 1 << 20;
 
-EVP_MD_CTX* Context(void* context) { return static_cast<EVP_MD_CTX*>(context); }
-
 }  // namespace
-
-void RowsDigest::Free::operator()(void* context) const { EVP_MD_CTX_free(Context(context)); }
-
-RowsDigest::RowsDigest() : context_(EVP_MD_CTX_new()) {
-  if (context_ == nullptr ||
-      EVP_DigestInit_ex(Context(context_.get()), EVP_sha256(), nullptr) != 1) {
-    throw std::bad_alloc();
-  }
-}
 
 void RowsDigest::Add(std::string_view row) {
   const uint64_t bytes = row.size();
-  EVP_DigestUpdate(Context(context_.get()), &bytes, sizeof bytes);
-  EVP_DigestUpdate(Context(context_.get()), row.data(), row.size());
-}
-
-std::string RowsDigest::Hex() const {
-  const std::unique_ptr<void, Free> copy(EVP_MD_CTX_new());
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int bytes = 0;
-  if (copy == nullptr || EVP_MD_CTX_copy_ex(Context(copy.get()), Context(context_.get())) != 1 ||
-      EVP_DigestFinal_ex(Context(copy.get()), digest.data(), &bytes) != 1) {
-    throw std::bad_alloc();
-  }
-  std::string hex;
-  for (unsigned int i = 0; i < bytes; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
+  digest_.Add({reinterpret_cast<const char*>(&bytes), sizeof bytes});
+  digest_.Add(row);
 }
 
 Status Checkpoint::Write(const std::string& path) const {

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/sha256.h"
 #include "common/status.h"
 
 namespace penstock::cli {
@@ -16,16 +16,12 @@ namespace penstock::cli {
 // SHA-256 over rows of text in their order; boundaries of rows count.
 class RowsDigest {
  public:
-  RowsDigest();
   void Add(std::string_view row);
   // The digest of the rows so far, in hexadecimal digits; more may follow.
-  std::string Hex() const;
+  std::string Hex() const { return digest_.Hex(); }
 
  private:
-  struct Free {
-    void operator()(void* context) const;
-  };
-  std::unique_ptr<void, Free> context_;  // EVP_MD_CTX
+  Sha256 digest_;
 };
 
 struct Checkpoint {

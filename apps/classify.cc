@@ -15,6 +15,7 @@ struct ClassifyFlags {
   runtime::ModelOptions model;
   ServerFlags server;
   TextFlags text;
+  ShardFlags shard;
   int32_t top_k = 0;
   bool raw_scores = false;
 };
@@ -36,7 +37,7 @@ Expected<api::ClassifyInput> InputOfRow(const corpus::Row& row) {
 
 Status ClassifyAllInputs(const ClassifyFlags& flags, TextService* service, OutputFile* file,
                          ProgressLine* progress) {
-  corpus::RowReader reader(flags.text.files, flags.text.input);
+  corpus::RowReader reader = RowsOf(flags.text);
   int64_t index = 0;
   RequestWindow<api::ClassifyResponse, RowIds> window(
       [&](const api::ClassifyResponse& response, const RowIds& row_ids) -> Status {
@@ -83,6 +84,16 @@ Status ClassifyAllInputs(const ClassifyFlags& flags, TextService* service, Outpu
   return window.Finish();
 }
 
+// The settings that shape the labels, besides the model and the input.
+std::string SettingsText(const ClassifyFlags& flags) {
+  std::string text;
+  JsonWriter json(&text);
+  json.BeginObject().Field("top-k", flags.top_k).Field("raw-scores", flags.raw_scores);
+  WriteInputSettings(flags.text.input, &json);
+  json.EndObject();
+  return text;
+}
+
 }  // namespace
 
 int RunClassify(const std::vector<std::string>& args) {
@@ -91,7 +102,8 @@ int RunClassify(const std::vector<std::string>& args) {
                    "one JSON object a text,\nbest label first.",
                    "  echo 'What a day!' | penstock classify --model MODEL --top-k 1\n"
                    "  penstock classify --model MODEL reviews.jsonl --output labels.jsonl\n"
-                   "  penstock classify --url http://127.0.0.1:8080 reviews.jsonl\n");
+                   "  penstock classify --url http://127.0.0.1:8080 reviews.jsonl\n"
+                   "  penstock classify --model MODEL reviews.jsonl --shards 64 --take -o parts\n");
   ClassifyFlags flags;
   AddModelFlags(&line, &flags.model, false, "warn");
   DropDefaultModel(&line);
@@ -100,13 +112,19 @@ int RunClassify(const std::vector<std::string>& args) {
   group.Add("--top-k", flags.top_k, "K", InRange(0, 1 << 20),
             "Write the K best labels only; 0 = all.");
   group.Switch("--raw-scores", flags.raw_scores, "Logits, before softmax or sigmoid.");
+  AddShardFlags(&line, &flags.shard, /*verify=*/false);
   AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (flags.model.models.empty() && flags.server.url.empty()) {
     return line.FailUsage(ModelRequired("classifier"));
   }
   flags.text.input.keeps_objects = true;
-  return RunTextCommand({&line, &flags.model, &flags.server, &flags.text},
+  return RunTextCommand({.line = &line,
+                         .model = &flags.model,
+                         .server = &flags.server,
+                         .text = &flags.text,
+                         .shard = &flags.shard,
+                         .settings = SettingsText(flags)},
                         [&](TextService* service, OutputFile* file, ProgressLine* progress) {
                           return ClassifyAllInputs(flags, service, file, progress);
                         });

@@ -8,6 +8,7 @@ const std::vector<Command>& Commands() {
   static const std::vector<Command> kCommands = {
       {"serve", "Answer HTTP and gRPC requests: APIs of OpenAI, Ollama, TEI, Triton", RunServe},
       {"embed", "Turn texts into vectors (JSONL or .npy)", RunEmbed},
+      {"merge", "Put the parts of shards together", RunMerge},
       {"rerank", "Sort documents by how well they answer a query", RunRerank},
       {"classify", "Label texts or pairs of texts", RunClassify},
       {"generate", "Generate text after a prompt", RunGenerate},

@@ -18,6 +18,7 @@ const std::vector<Command>& Benchmarks();  // of penstock bench
 
 int RunServe(const std::vector<std::string>& args);
 int RunEmbed(const std::vector<std::string>& args);
+int RunMerge(const std::vector<std::string>& args);
 int RunRerank(const std::vector<std::string>& args);
 int RunClassify(const std::vector<std::string>& args);
 int RunGenerate(const std::vector<std::string>& args);

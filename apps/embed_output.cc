@@ -187,7 +187,7 @@ Status EmbedOutput::WriteErrors(const BulkWindow& window) {
     const corpus::RowPlace place = corpus::PlaceOf(window.where(row));
     JsonWriter writer(&text);
     writer.BeginObject().Field("index", done_.rows + static_cast<int64_t>(row));
-    writer.Field("file", place.file).Field(place.element ? "element" : "line", place.number);
+    writer.Field("file", place.file).Field(place.unit, place.number);
     if (window.id(row)) writer.Field("id", *window.id(row));
     writer.Field("error", *window.error(row)).EndObject();
     text += '\n';

@@ -66,6 +66,8 @@ class EmbedOutput {
   // Ends an incomplete run. Returns `why`, with the files that are left. No more calls.
   Status Abandon(const Status& why);
 
+  // What has been written: rows, their digest, how many were cut.
+  const Checkpoint& done() const { return done_; }
   int64_t tokens() const { return done_.tokens; }
   int64_t cut() const { return done_.cut; }
   // Rows without a vector: of a matrix zeros, of JSON lines null with an "error".

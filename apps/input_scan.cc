@@ -18,15 +18,15 @@ int64_t InputScan::TextBytesExpected() const {
   return whole ? text_bytes : OfWhole(text_bytes, part);
 }
 
-Expected<InputScan> ScanInput(const std::vector<std::string>& files,
+Expected<InputScan> ScanInput(const std::vector<corpus::FileSlice>& input,
                               const corpus::InputOptions& options, bool keeps_bad,
                               std::chrono::milliseconds longest) {
   InputScan scan;
-  corpus::RowReader reader(files, options);
+  corpus::RowReader reader(input, options);
   const auto total = reader.disk_bytes_total();
   // Rows read from standard input are gone, even where it is a file.
-  const bool stdin_is_read =
-      files.empty() || std::find(files.begin(), files.end(), "-") != files.end();
+  const bool stdin_is_read = std::any_of(
+      input.begin(), input.end(), [](const corpus::FileSlice& slice) { return slice.file == "-"; });
   if (!total || stdin_is_read) return scan;
   scan.known = true;
   const Clock::time_point end = Clock::now() + longest;

@@ -26,9 +26,9 @@ struct InputScan {
   int64_t TextBytesExpected() const;
 };
 
-// Reads the files as RowReader does, for `longest` at most. A bad row is a failure, unless
+// Reads the input as RowReader does, for `longest` at most. A bad row is a failure, unless
 // `keeps_bad`; so is a failure of RowReader::Next.
-Expected<InputScan> ScanInput(const std::vector<std::string>& files,
+Expected<InputScan> ScanInput(const std::vector<corpus::FileSlice>& input,
                               const corpus::InputOptions& options, bool keeps_bad,
                               std::chrono::milliseconds longest = InputScan::kLongest);
 

@@ -23,7 +23,8 @@ class InputScanTest : public testing::Test {
 
 TEST_F(InputScanTest, CountsAWholeInput) {
   Put("one\ntwo\n\nfour\n");
-  const auto scan = ScanInput({path_, path_}, {.format = corpus::InputFormat::kText}, false);
+  const auto scan =
+      ScanInput(corpus::WholeFiles({path_, path_}), {.format = corpus::InputFormat::kText}, false);
   ASSERT_TRUE(scan.ok());
   EXPECT_TRUE(scan->known && scan->whole);
   EXPECT_EQ(scan->rows, 8);
@@ -36,8 +37,8 @@ TEST_F(InputScanTest, APartTellsAboutTheWhole) {
   std::string text;
   for (int i = 0; i < 200'000; ++i) text += "0123456789\n";
   Put(text);
-  const auto scan =
-      ScanInput({path_}, {.format = corpus::InputFormat::kText}, false, milliseconds(0));
+  const auto scan = ScanInput(corpus::WholeFiles({path_}), {.format = corpus::InputFormat::kText},
+                              false, milliseconds(0));
   ASSERT_TRUE(scan.ok());
   EXPECT_TRUE(scan->known);
   EXPECT_FALSE(scan->whole);
@@ -48,9 +49,9 @@ TEST_F(InputScanTest, APartTellsAboutTheWhole) {
 
 TEST_F(InputScanTest, ABadRowIsAFailureUnlessItIsKept) {
   Put("\"a\"\n{\"nothing\": 1}\n\"bc\"\n");
-  const auto failed = ScanInput({path_}, {}, false);
+  const auto failed = ScanInput(corpus::WholeFiles({path_}), {}, false);
   EXPECT_THAT(failed.status().message(), testing::HasSubstr(path_ + ":2: the object has no field"));
-  const auto kept = ScanInput({path_}, {}, true);
+  const auto kept = ScanInput(corpus::WholeFiles({path_}), {}, true);
   ASSERT_TRUE(kept.ok());
   EXPECT_EQ(kept->rows, 3);
   EXPECT_EQ(kept->text_bytes, 3);
@@ -59,7 +60,7 @@ TEST_F(InputScanTest, ABadRowIsAFailureUnlessItIsKept) {
 TEST_F(InputScanTest, StandardInputIsNotTouched) {
   Put("one\n");
   for (const std::vector<std::string>& files : {std::vector<std::string>{}, {path_, "-"}}) {
-    const auto scan = ScanInput(files, {}, false);
+    const auto scan = ScanInput(corpus::WholeFiles(files), {}, false);
     ASSERT_TRUE(scan.ok());
     EXPECT_FALSE(scan->known);
     EXPECT_EQ(scan->RowsExpected(), 0);

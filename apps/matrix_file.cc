@@ -77,6 +77,27 @@ void AppendBits(std::span<const float> row, std::string* out) {
 
 }  // namespace
 
+const std::map<std::string, Precision>& Precisions() {
+  static const std::map<std::string, Precision> kPrecisions = {{"float32", Precision::kFloat32},
+                                                               {"float16", Precision::kFloat16},
+                                                               {"int8", Precision::kInt8},
+                                                               {"binary", Precision::kBinary}};
+  return kPrecisions;
+}
+
+std::string PrecisionName(Precision precision) {
+  for (const auto& [name, value] : Precisions()) {
+    if (value == precision) return name;
+  }
+  return "";
+}
+
+Expected<Precision> PrecisionNamed(const std::string& name) {
+  const auto found = Precisions().find(name);
+  if (found == Precisions().end()) return Status::InvalidArgument("no precision '" + name + "'");
+  return found->second;
+}
+
 int64_t RowBytes(int64_t width, Precision precision) {
   switch (precision) {
     case Precision::kFloat32:

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 
@@ -26,6 +27,12 @@ enum class Precision {
   kInt8,    // each row times 127 over its largest magnitude: the direction stays, not the length
   kBinary,  // a bit a number, 1 where it is positive; eight to a byte, the first is the highest
 };
+
+std::string PrecisionName(Precision precision);
+// kInvalidArgument: there is none of that name.
+Expected<Precision> PrecisionNamed(const std::string& name);
+// By name: float32, float16, int8, binary.
+const std::map<std::string, Precision>& Precisions();
 
 // Bytes of a row of `width` numbers.
 int64_t RowBytes(int64_t width, Precision precision);

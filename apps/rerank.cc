@@ -17,6 +17,7 @@ struct RerankFlags {
   runtime::ModelOptions model;
   ServerFlags server;
   TextFlags text;
+  ShardFlags shard;
   std::optional<std::string> query;
   std::optional<int32_t> top_n;
   bool raw_scores = false;
@@ -80,7 +81,7 @@ std::string Print(const RerankFlags& flags, const Asked& asked,
 
 Status RerankAllInputs(const RerankFlags& flags, TextService* service, OutputFile* file,
                        ProgressLine* progress) {
-  corpus::RowReader reader(flags.text.files, flags.text.input);
+  corpus::RowReader reader = RowsOf(flags.text);
   RequestWindow<api::RerankResponse, Asked> window(
       [&](const api::RerankResponse& response, const Asked& asked) -> Status {
         progress->Add(asked.request.documents.size(), response.usage, response.truncation);
@@ -129,6 +130,18 @@ Status RerankAllInputs(const RerankFlags& flags, TextService* service, OutputFil
   return window.Finish();
 }
 
+// The settings that shape the results, besides the model and the input.
+std::string SettingsText(const RerankFlags& flags) {
+  std::string text;
+  JsonWriter json(&text);
+  json.BeginObject().Field("raw-scores", flags.raw_scores);
+  if (flags.top_n) json.Field("top-n", *flags.top_n);
+  json.Field("return-documents", flags.return_documents);
+  WriteInputSettings(flags.text.input, &json);
+  json.EndObject();
+  return text;
+}
+
 }  // namespace
 
 int RunRerank(const std::vector<std::string>& args) {
@@ -149,6 +162,7 @@ int RunRerank(const std::vector<std::string>& args) {
   group.Add("--top-n", flags.top_n, "N", "Write the N best only.");
   group.Switch("--raw-scores", flags.raw_scores, "Logits, not put through a sigmoid.");
   group.Switch("--return-documents", flags.return_documents, "Write the documents, too.");
+  AddShardFlags(&line, &flags.shard, /*verify=*/false);
   AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (flags.model.models.empty() && flags.server.url.empty()) {
@@ -157,7 +171,15 @@ int RunRerank(const std::vector<std::string>& args) {
   flags.text.input.keeps_objects = !flags.query;
   flags.text.input.needs_text = flags.query.has_value();
   flags.model.limits.inputs_per_request = kDocumentsMax;  // a limit of the network
-  return RunTextCommand({&line, &flags.model, &flags.server, &flags.text},
+  if (flags.query && (!flags.shard.shard.empty() || flags.shard.shards)) {
+    return line.FailUsage("the documents of --query are ranked together, and cannot be cut");
+  }
+  return RunTextCommand({.line = &line,
+                         .model = &flags.model,
+                         .server = &flags.server,
+                         .text = &flags.text,
+                         .shard = &flags.shard,
+                         .settings = SettingsText(flags)},
                         [&](TextService* service, OutputFile* file, ProgressLine* progress) {
                           return RerankAllInputs(flags, service, file, progress);
                         });

@@ -84,6 +84,18 @@ Status CheckInput(const TextFlags& flags) {
   return Status::Ok();
 }
 
+void WriteInputSettings(const corpus::InputOptions& input, JsonWriter* json) {
+  if (!input.id_field.empty()) json->Field("id-field", input.id_field);
+  if (!input.text_fields.empty()) {
+    json->Key("text-field").BeginArray();
+    for (const std::string& field : input.text_fields) json->String(field);
+    json->EndArray().Field("join", input.join);
+  }
+  if (input.encoding != corpus::TextEncoding::kUtf8) {
+    json->Field("encoding", static_cast<int>(input.encoding));
+  }
+}
+
 void AddInputFlags(CommandLine* line, corpus::InputOptions* options) {
   const FlagGroup group(&line->flags(), "Input");
   AddChoice(group, "--format", &options->format, "FORMAT", kFormats,

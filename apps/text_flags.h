@@ -8,6 +8,7 @@
 
 #include "api/types.h"
 #include "command_line.h"
+#include "common/json_writer.h"
 #include "corpus/row_reader.h"
 #include "progress_line.h"
 
@@ -16,6 +17,7 @@ namespace penstock::cli {
 struct TextFlags {
   std::vector<std::string> files;
   corpus::InputOptions input;
+  std::vector<corpus::FileSlice> slices;  // of the files, where only a part of them is read
   std::string output;
   int32_t batch = 64;  // inputs of one request
   bool quiet = false;
@@ -24,12 +26,21 @@ struct TextFlags {
 // The ids of the rows of one request.
 using RowIds = std::vector<std::optional<std::string>>;
 
+// The rows of the files, or of the slices where there are some.
+inline corpus::RowReader RowsOf(const TextFlags& flags) {
+  return flags.slices.empty() ? corpus::RowReader(flags.files, flags.input)
+                              : corpus::RowReader(flags.slices, flags.input);
+}
+
 // Whether standard input is read, and is a terminal.
 bool ReadsTerminal(const TextFlags& flags);
 
 // Whether the files can be read, as RowReader::Check. Says on stderr that it waits for a terminal.
 // Once a command, before the first row.
 Status CheckInput(const TextFlags& flags);
+
+// What of the flags of the input shapes the rows, as fields of an object.
+void WriteInputSettings(const corpus::InputOptions& input, JsonWriter* json);
 
 // How files are read: --format and its like.
 void AddInputFlags(CommandLine* line, corpus::InputOptions* options);

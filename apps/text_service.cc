@@ -1,9 +1,17 @@
 #include "text_service.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "common/log.h"
+#include "common/sha256.h"
 #include "common/step_progress.h"
 #include "interruption.h"
 #include "request_window.h"
@@ -125,18 +133,115 @@ Status NameRow(const Status& status, const std::vector<std::string>& where) {
   return status.Annotate(where[index]);
 }
 
-int RunTextCommand(const TextCommand& command,
-                   const std::function<Status(TextService*, OutputFile*, ProgressLine*)>& work) {
+ShardMaker TextService::maker() const {
+  if (local_ == nullptr) return {model_, "", PENSTOCK_VERSION, "", "server " + model_};
+  const api::ModelInfo model = local_->service->Models().front();
+  ShardMaker maker = MakerHere(model.name, model.dtype);
+  // No vectors tell what these models give: their names, and what computes, stand for it.
+  maker.fingerprint =
+      Sha256Hex(fmt::format("{}\n{}\n{}\n{}", maker.model, maker.dtype, maker.program, maker.isa));
+  return maker;
+}
+
+namespace {
+
+// Runs `work` until it is done or a signal came, and closes the file.
+Status WorkInto(TextService* service, OutputFile* file, Interruption* interruption,
+                ProgressLine* progress, const TextWork& work) {
+  Status status;
+  {
+    const Interruption::Stop stop(interruption, [&] { service->Stop(); });
+    status = service->End(work(service, file, progress));
+  }
+  if (interruption->signal() != 0 && !status.ok()) status = {StatusCode::kCancelled, "interrupted"};
+  return file->CloseAfter(status);
+}
+
+int ExitCode(const CommandLine& line, const Interruption& interruption, const Status& status) {
+  if (status.ok()) return kExitOk;
+  if (interruption.signal() == 0 && status.field() == "output") {
+    return line.FailUsage(status.message());
+  }
+  line.Fail(status);
+  return interruption.signal() != 0 ? kExitSignal + interruption.signal() : kExitFailure;
+}
+
+Expected<int64_t> LinesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const int64_t lines = std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+  if (file.bad()) return Status(StatusCode::kUnavailable, "cannot read " + path);
+  return lines;
+}
+
+Expected<ShardPart> MakePart(const TextCommand& command, TextService* service,
+                             Interruption* interruption, const ShardRun::Job& job,
+                             const TextWork& work) {
+  const std::string path = job.stem + ".jsonl";
+  PENSTOCK_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(path));
+  ProgressLine progress(command.text->quiet);
+  ShardPart part;
+  // An empty shard has no slices, which would stand for all files.
+  command.text->slices = job.input;
+  if (job.input.empty()) {
+    PENSTOCK_RETURN_IF_ERROR(file.Close());
+  } else {
+    PENSTOCK_RETURN_IF_ERROR(WorkInto(service, &file, interruption, &progress, work));
+  }
+  ReportCut(progress.cut(), command.line->name(), service->max_tokens());
+  part.cut = progress.cut();
+  PENSTOCK_ASSIGN_OR_RETURN(part.rows, LinesOf(path));
+  return part;
+}
+
+int RunTextShards(const TextCommand& command, const ShardChoice& choice, Interruption* interruption,
+                  const TextWork& work) {
+  const CommandLine& line = *command.line;
+  auto run = ShardRun::Prepare({.command = line.name(),
+                                .folder = command.text->output,
+                                .parts = ".jsonl",
+                                .settings = command.settings,
+                                .choice = choice,
+                                .mixed = command.shard->mixed,
+                                .quiet = command.text->quiet},
+                               command.text->files, command.text->input);
+  if (!run.ok()) return ExitCode(line, *interruption, run.status());
+  const auto nothing = run->NothingLeft();
+  if (!nothing.ok()) return line.Fail(nothing.status());
+  if (*nothing) return kExitOk;
+  const auto service = Open(command);
+  if (!service.ok()) {
+    return service.status().field() == "api-key-file" ? line.FailUsage(service.status().message())
+                                                      : line.Fail(service.status());
+  }
+  if (const Status begun = run->Begin((*service)->maker()); !begun.ok()) {
+    return line.FailUsage(begun.message());
+  }
+  const Status status = run->Run(*interruption, [&](const ShardRun::Job& job) {
+    return MakePart(command, service->get(), interruption, job, work);
+  });
+  return ExitCode(line, *interruption, status);
+}
+
+}  // namespace
+
+int RunTextCommand(const TextCommand& command, const TextWork& work) {
   const CommandLine& line = *command.line;
   Interruption interruption;  // before any other thread
   if (const Status log = ApplyLogFlags(*command.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
+  }
+  std::optional<ShardChoice> shard;
+  if (command.shard != nullptr) {
+    auto chosen = ChosenShard(*command.shard, [](const char* name) { return std::getenv(name); });
+    if (!chosen.ok()) return line.FailUsage(chosen.status().message());
+    shard = *chosen;
   }
   if (!command.server->url.empty()) {
     if (const Status fit = CheckForServer(line); !fit.ok()) return line.FailUsage(fit.message());
   }
   if (const Status input = CheckInput(*command.text); !input.ok()) return line.Fail(input);
   command.text->input.stop_fd = interruption.fd();
+  if (shard) return RunTextShards(command, *shard, &interruption, work);
   auto service = Open(command);
   if (!service.ok()) {
     return service.status().field() == "api-key-file" ? line.FailUsage(service.status().message())
@@ -145,17 +250,10 @@ int RunTextCommand(const TextCommand& command,
   auto file = OutputFile::Open(command.text->output);
   if (!file.ok()) return line.FailUsage("--output: " + file.status().message());
   ProgressLine progress(command.text->quiet);
-  Status status;
-  {
-    const Interruption::Stop stop(&interruption, [&] { (*service)->Stop(); });
-    status = (*service)->End(work(service->get(), &*file, &progress));
-  }
-  const int number = interruption.signal();
-  if (number != 0 && !status.ok()) status = {StatusCode::kCancelled, "interrupted"};
-  status = file->CloseAfter(status);
+  const Status status = WorkInto(service->get(), &*file, &interruption, &progress, work);
   if (!status.ok()) {
     line.Fail(status);
-    return number != 0 ? kExitSignal + number : kExitFailure;
+    return interruption.signal() != 0 ? kExitSignal + interruption.signal() : kExitFailure;
   }
   ReportCut(progress.cut(), line.name(), (*service)->max_tokens());
   return kExitOk;

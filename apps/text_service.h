@@ -15,6 +15,8 @@
 #include "model_flags.h"
 #include "output_file.h"
 #include "server_flags.h"
+#include "shard_flags.h"
+#include "shard_run.h"
 #include "text_flags.h"
 
 namespace penstock::cli {
@@ -41,6 +43,7 @@ class TextService {
   Status End(const Status& status);
 
   int32_t max_tokens() const;  // of the model; 0 = not known here
+  ShardMaker maker() const;
 
  private:
   TextService() = default;
@@ -75,10 +78,13 @@ struct TextCommand {
   ServerFlags* server;
   TextFlags* text;
   bool tokenizers = false;
+  const ShardFlags* shard = nullptr;  // null: the work cannot be cut
+  std::string settings;               // that shape the rows, as text; for shards
 };
+using TextWork = std::function<Status(TextService*, OutputFile*, ProgressLine*)>;
 // After Parse: opens service and output, does `work` and reports its outcome; returns the exit
-// code. A signal ends the work; the output so far stays in its part file.
-int RunTextCommand(const TextCommand& command,
-                   const std::function<Status(TextService*, OutputFile*, ProgressLine*)>& work);
+// code. A signal ends the work; the output so far stays in its part file. With shards `work` is
+// done for each, text->slices being its input.
+int RunTextCommand(const TextCommand& command, const TextWork& work);
 
 }  // namespace penstock::cli

@@ -1,18 +1,18 @@
 #include "checks/check_records.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "common/sha256.h"
 
 namespace penstock::checks {
 namespace {
@@ -26,17 +26,6 @@ constexpr size_t kKeyDigits = 64;
 std::string Env(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-std::string Sha256(std::string_view text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1) {
-    return std::string();
-  }
-  std::string digits;
-  for (unsigned i = 0; i < size; ++i) digits += fmt::format("{:02x}", digest[i]);
-  return digits;
 }
 
 // Links are followed: snapshots of the hub's cache are links.
@@ -138,11 +127,11 @@ std::string CheckKey(const std::string& path, const std::string& fingerprint,
                      std::string_view settings) {
   std::string all = fmt::format("{}\n{}\n{}\n{}\n", PENSTOCK_VERSION, StampOf("/proc/self/exe"),
                                 HostName(), settings);
-  if (!fingerprint.empty()) return Sha256(all + fingerprint);
+  if (!fingerprint.empty()) return Sha256Hex(all + fingerprint);
   const std::vector<std::string> stamps = StampsOf(path);
   if (stamps.empty()) return std::string();
   for (const std::string& stamp : stamps) all += stamp + '\n';
-  return Sha256(all);
+  return Sha256Hex(all);
 }
 
 }  // namespace penstock::checks

@@ -51,9 +51,30 @@ using simdjson::dom::object;
 // Larger parsers are not kept for the thread's next text.
 constexpr size_t kKeptParserBytesMax = 1 << 20;
 
-// simdjson selects its code for this processor at first use, inside functions that may not throw;
-// selecting it here keeps that from allocating later.
-[[maybe_unused]] const auto kChosenHere = simdjson::get_active_implementation() -> name();
+// The code that simdjson selects for this processor, in an object of our own: that of its shared
+// library is destroyed when the process ends, while threads of libpenstock.so may still parse.
+const simdjson::implementation* KeptImplementation() {
+  const std::string name = simdjson::get_active_implementation()->name();
+#if SIMDJSON_IMPLEMENTATION_ICELAKE
+  if (name == "icelake") return new simdjson::icelake::implementation;
+#endif
+#if SIMDJSON_IMPLEMENTATION_HASWELL
+  if (name == "haswell") return new simdjson::haswell::implementation;
+#endif
+#if SIMDJSON_IMPLEMENTATION_WESTMERE
+  if (name == "westmere") return new simdjson::westmere::implementation;
+#endif
+#if SIMDJSON_IMPLEMENTATION_ARM64
+  if (name == "arm64") return new simdjson::arm64::implementation;
+#endif
+  return new simdjson::fallback::implementation;
+}
+
+// Selected here and not at first use, inside functions that may not throw: that would allocate.
+[[maybe_unused]] const bool kSelected = [] {
+  simdjson::get_active_implementation() = KeptImplementation();
+  return true;
+}();
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 

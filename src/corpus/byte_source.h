@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "common/status.h"
 
@@ -26,7 +28,13 @@ class ByteSource {
 // "-": standard input. kNotFound with the reason where it cannot be opened. `stop_fd`, unless -1:
 // a read ends with kCancelled once this descriptor is readable.
 Expected<std::unique_ptr<ByteSource>> OpenFile(const std::string& name, int stop_fd = -1);
+// A regular file from byte `begin` until `end`, nullopt = its end.
+Expected<std::unique_ptr<ByteSource>> OpenSlice(const std::string& name, int64_t begin,
+                                                std::optional<int64_t> end, int stop_fd = -1);
 
+// Whether a file that begins so is packed.
+inline constexpr size_t kPackedHeadBytes = 4;
+bool IsPacked(std::string_view head);
 // Unpacks `packed`; returns it as it is where it is not packed. Reads its first bytes.
 //
 // Reading fails with kInvalidArgument where packed data are damaged or cut off, or followed by

@@ -96,8 +96,14 @@ Expected<std::string> IdOf(const JsonObject& object, const std::string& name) {
 
 class FileRows::Impl {
  public:
-  Impl(std::string name, const InputOptions& options, std::unique_ptr<ByteSource> source)
-      : name_(std::move(name)), options_(options), stream_(std::move(source), options.encoding) {}
+  // `slice`: of it only where it begins and the format there.
+  Impl(std::string name, const InputOptions& options, std::unique_ptr<ByteSource> source,
+       const FileSlice& slice)
+      : name_(std::move(name)),
+        options_(options),
+        begin_(static_cast<uint64_t>(slice.begin)),
+        known_format_(slice.format),
+        stream_(std::move(source), options.encoding, slice.begin == 0) {}
 
   // Messages of both name no file.
   Status Start();
@@ -120,6 +126,8 @@ class FileRows::Impl {
 
   const std::string name_;
   const InputOptions options_;
+  const uint64_t begin_;            // of the slice in the file
+  const InputFormat known_format_;  // kAuto: it begins at the head, which tells
   Utf8Stream stream_;
   InputFormat format_ = InputFormat::kText;
   std::unique_ptr<RowSplitter> splitter_;
@@ -151,7 +159,7 @@ Status FileRows::Impl::Start() {
 }
 
 Status FileRows::Impl::Choose() {
-  format_ = options_.format;
+  format_ = known_format_ == InputFormat::kAuto ? options_.format : known_format_;
   if (format_ == InputFormat::kAuto) {
     std::vector<std::string> columns = WantedNames(options_);
     if (!options_.id_field.empty()) columns.push_back(options_.id_field);
@@ -219,6 +227,7 @@ Status FileRows::Impl::ColumnsFor(const std::vector<std::string>& names,
 }
 
 std::string FileRows::Impl::Where(const RawRow& raw) const {
+  if (begin_ > 0) return fmt::format("{}@{}", name_, begin_ + raw.offset);
   return format_ == InputFormat::kJson ? fmt::format("{}[{}]", name_, raw.number)
                                        : fmt::format("{}:{}", name_, raw.number);
 }
@@ -233,7 +242,7 @@ Status FileRows::Impl::CheckText(const RawRow& raw) const {
     return Status::InvalidArgument(
         fmt::format("not UTF-8: byte 0x{:02x} at byte {} of the row, {} of the text; --encoding "
                     "reads latin1, windows-1252 and utf-16",
-                    static_cast<unsigned char>(raw.text[at]), at, raw.offset + at));
+                    static_cast<unsigned char>(raw.text[at]), at, begin_ + raw.offset + at));
   }
   // A format that was asked for may have them.
   if (options_.format != InputFormat::kAuto) return Status::Ok();
@@ -335,7 +344,23 @@ Expected<std::unique_ptr<FileRows>> FileRows::Open(std::unique_ptr<ByteSource> s
                                                    std::string name, const InputOptions& options) {
   auto unpacked = Unpacked(std::move(source));
   if (!unpacked.ok()) return unpacked.status().Annotate(name);
-  auto impl = std::make_unique<Impl>(std::move(name), options, *std::move(unpacked));
+  return Started(
+      std::make_unique<Impl>(std::move(name), options, *std::move(unpacked), FileSlice()));
+}
+
+Expected<std::unique_ptr<FileRows>> FileRows::Open(const FileSlice& slice,
+                                                   const InputOptions& options) {
+  const bool whole = slice.begin == 0 && !slice.end;
+  std::string name = slice.file == "-" ? "stdin" : slice.file;
+  auto source = whole ? OpenFile(slice.file, options.stop_fd)
+                      : OpenSlice(slice.file, slice.begin, slice.end, options.stop_fd);
+  if (!source.ok()) return source.status().Annotate(name);
+  // A file that is cut is not packed.
+  if (slice.begin == 0) return Open(*std::move(source), std::move(name), options);
+  return Started(std::make_unique<Impl>(std::move(name), options, *std::move(source), slice));
+}
+
+Expected<std::unique_ptr<FileRows>> FileRows::Started(std::unique_ptr<Impl> impl) {
   if (const Status status = impl->Start(); !status.ok()) return status.Annotate(impl->name());
   return std::unique_ptr<FileRows>(new FileRows(std::move(impl)));
 }

@@ -14,25 +14,24 @@ std::string Row::Reason() const {
 
 RowPlace PlaceOf(std::string_view where) {
   RowPlace place;
-  place.element = where.ends_with(']');
-  const size_t mark = where.rfind(place.element ? '[' : ':');
+  // Digits alone follow the mark.
+  const size_t mark = where.find_last_of(where.ends_with(']') ? "[" : ":@");
   PENSTOCK_CHECK(mark != std::string_view::npos);
+  place.unit = where[mark] == '[' ? "element" : where[mark] == ':' ? "line" : "byte";
   place.file = where.substr(0, mark);
   std::from_chars(where.data() + mark + 1, where.data() + where.size(), place.number);
   return place;
 }
 
-RowReader::RowReader(std::vector<std::string> files, InputOptions options)
-    : files_(std::move(files)), options_(std::move(options)) {
-  if (files_.empty()) files_.push_back("-");
+std::vector<FileSlice> WholeFiles(const std::vector<std::string>& files) {
+  std::vector<FileSlice> slices;
+  for (const std::string& file : files) slices.push_back({.file = file});
+  if (slices.empty()) slices.push_back({.file = "-"});
+  return slices;
 }
 
-Expected<std::unique_ptr<FileRows>> RowReader::OpenNamed(const std::string& file) const {
-  const std::string name = file == "-" ? "stdin" : file;
-  auto source = OpenFile(file, options_.stop_fd);
-  if (!source.ok()) return source.status().Annotate(name);
-  return FileRows::Open(*std::move(source), name, options_);
-}
+RowReader::RowReader(std::vector<FileSlice> slices, InputOptions options)
+    : slices_(std::move(slices)), options_(std::move(options)) {}
 
 Expected<std::optional<Row>> RowReader::Next() {
   if (!failure_.ok()) return failure_;
@@ -44,24 +43,25 @@ Expected<std::optional<Row>> RowReader::Next() {
 Expected<std::optional<Row>> RowReader::NextOfFiles() {
   while (true) {
     if (rows_ == nullptr) {
-      if (next_file_ == files_.size()) return std::optional<Row>();
-      PENSTOCK_ASSIGN_OR_RETURN(rows_, OpenNamed(files_[next_file_++]));
+      if (next_slice_ == slices_.size()) return std::optional<Row>();
+      PENSTOCK_ASSIGN_OR_RETURN(rows_, FileRows::Open(slices_[next_slice_++], options_));
     }
     PENSTOCK_ASSIGN_OR_RETURN(auto row, rows_->Next());
-    if (row) return std::move(row);
+    if (row) return row;
     bytes_before_ += rows_->disk_bytes();
     rows_.reset();
   }
 }
 
 Status RowReader::Check() const {
-  for (const std::string& file : files_) {
+  for (const FileSlice& slice : slices_) {
     struct stat facts {};
-    if (file == "-") continue;
-    if (stat(file.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode)) {
+    if (slice.file == "-") continue;
+    if (stat(slice.file.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode) &&
+        !S_ISDIR(facts.st_mode)) {
       continue;
     }
-    if (auto opened = OpenNamed(file); !opened.ok()) return opened.status();
+    if (auto opened = FileRows::Open(slice, options_); !opened.ok()) return opened.status();
   }
   return Status::Ok();
 }
@@ -72,11 +72,12 @@ int64_t RowReader::disk_bytes() const {
 
 std::optional<int64_t> RowReader::disk_bytes_total() const {
   int64_t bytes = 0;
-  for (const std::string& file : files_) {
+  for (const FileSlice& slice : slices_) {
     struct stat facts {};
-    const bool known = file == "-" ? fstat(0, &facts) == 0 : stat(file.c_str(), &facts) == 0;
+    const bool known =
+        slice.file == "-" ? fstat(0, &facts) == 0 : stat(slice.file.c_str(), &facts) == 0;
     if (!known || !S_ISREG(facts.st_mode)) return std::nullopt;
-    bytes += facts.st_size;
+    bytes += slice.end.value_or(facts.st_size) - slice.begin;
   }
   return bytes;
 }

@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/status.h"
@@ -51,7 +52,9 @@ struct Row {
   std::string text;
   std::optional<std::string> id;
   std::string object;  // the JSON object that the row is; of a table its columns as strings
-  std::string where;   // "file.txt:12", of an array's element "file.json[11]"; for messages
+  // "file.txt:12", of an array's element "file.json[11]", of a slice that begins inside of its file
+  // the byte "file.txt@1200"; for messages.
+  std::string where;
   // Not OK: this row alone is bad, and the message begins with `where`. `id` is there where it
   // could be read, the rest is empty.
   Status status;
@@ -63,14 +66,28 @@ struct Row {
 // The parts of Row::where.
 struct RowPlace {
   std::string file;
-  int64_t number = 0;  // the line, from 1; of an array's element from 0
-  bool element = false;
+  int64_t number = 0;     // the line, from 1; an array's element or a byte, from 0
+  std::string_view unit;  // "line", "element" or "byte"
 };
 RowPlace PlaceOf(std::string_view where);
+
+// A file, or the part of one that begins and ends between two lines.
+struct FileSlice {
+  std::string file;            // "-": standard input
+  int64_t begin = 0;           // its first byte
+  std::optional<int64_t> end;  // the byte behind its last; nullopt: the end of the file
+  InputFormat format = InputFormat::kAuto;  // known where begin > 0: kText or kJsonl
+};
+
+// No files: standard input.
+std::vector<FileSlice> WholeFiles(const std::vector<std::string>& files);
 
 // One file.
 class FileRows {
  public:
+  // Opens the file, or the part of it, as below.
+  static Expected<std::unique_ptr<FileRows>> Open(const FileSlice& slice,
+                                                  const InputOptions& options);
   // Reads the head of the file. `name` stands in front of messages. kUnsupported: a form that is
   // not read; kInvalidArgument: packed data that are damaged, fields asked for of plain lines, a
   // table without a column asked for.
@@ -89,6 +106,7 @@ class FileRows {
 
  private:
   class Impl;
+  static Expected<std::unique_ptr<FileRows>> Started(std::unique_ptr<Impl> impl);
   explicit FileRows(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
@@ -96,7 +114,9 @@ class FileRows {
 class RowReader {
  public:
   // No files, or "-": standard input.
-  RowReader(std::vector<std::string> files, InputOptions options);
+  RowReader(const std::vector<std::string>& files, InputOptions options)
+      : RowReader(WholeFiles(files), std::move(options)) {}
+  RowReader(std::vector<FileSlice> slices, InputOptions options);
 
   // The next row; nothing at the end. A row whose `status` is not OK can be left out: Next goes on
   // behind it. A failure of Next itself ends the input, and is given again if Next is called again.
@@ -113,13 +133,12 @@ class RowReader {
   std::optional<int64_t> disk_bytes_total() const;
 
  private:
-  Expected<std::unique_ptr<FileRows>> OpenNamed(const std::string& file) const;
   Expected<std::optional<Row>> NextOfFiles();
 
-  std::vector<std::string> files_;
+  std::vector<FileSlice> slices_;
   InputOptions options_;
-  size_t next_file_ = 0;
-  std::unique_ptr<FileRows> rows_;  // of files_[next_file_ - 1]
+  size_t next_slice_ = 0;
+  std::unique_ptr<FileRows> rows_;  // of slices_[next_slice_ - 1]
   int64_t bytes_before_ = 0;        // of the files that are done
   Status failure_;
 };

@@ -448,11 +448,15 @@ TEST(RowPlace, IsTheFileAndTheLineOrElement) {
   const RowPlace line = PlaceOf("a:b[2].txt:12");
   EXPECT_EQ(line.file, "a:b[2].txt");
   EXPECT_EQ(line.number, 12);
-  EXPECT_FALSE(line.element);
+  EXPECT_EQ(line.unit, "line");
   const RowPlace element = PlaceOf("a:b[2].json[0]");
   EXPECT_EQ(element.file, "a:b[2].json");
   EXPECT_EQ(element.number, 0);
-  EXPECT_TRUE(element.element);
+  EXPECT_EQ(element.unit, "element");
+  const RowPlace byte = PlaceOf("a@b:2.txt@120");
+  EXPECT_EQ(byte.file, "a@b:2.txt");
+  EXPECT_EQ(byte.number, 120);
+  EXPECT_EQ(byte.unit, "byte");
 }
 
 TEST(Row, ABadOneKeepsItsIdAndItsReason) {

@@ -202,9 +202,11 @@ Expected<std::unique_ptr<ByteSource>> Started(PackedBytes bytes) {
 
 }  // namespace
 
+bool IsPacked(std::string_view head) { return IsGzip(head) || IsZstd(head); }
+
 Expected<std::unique_ptr<ByteSource>> Unpacked(std::unique_ptr<ByteSource> packed) {
   PackedBytes bytes(std::move(packed));
-  PENSTOCK_RETURN_IF_ERROR(bytes.FillTo(4));
+  PENSTOCK_RETURN_IF_ERROR(bytes.FillTo(kPackedHeadBytes));
   if (IsGzip(bytes.rest())) return Started<GzipSource>(std::move(bytes));
   if (IsZstd(bytes.rest())) return Started<ZstdSource>(std::move(bytes));
   return std::unique_ptr<ByteSource>(std::make_unique<PlainSource>(std::move(bytes)));

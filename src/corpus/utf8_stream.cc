@@ -8,11 +8,12 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
-Utf8Stream::Utf8Stream(std::unique_ptr<ByteSource> source, TextEncoding encoding)
+Utf8Stream::Utf8Stream(std::unique_ptr<ByteSource> source, TextEncoding encoding, bool head)
     : source_(std::move(source)),
       encoding_(encoding),
       transcoder_(encoding),
-      block_(std::make_unique_for_overwrite<char[]>(kRawBlockBytes)) {}
+      block_(std::make_unique_for_overwrite<char[]>(kRawBlockBytes)),
+      started_(!head) {}
 
 Expected<bool> Utf8Stream::Fill() {
   if (started_) return Read();

@@ -15,8 +15,9 @@ namespace penstock::corpus {
 
 class Utf8Stream {
  public:
-  // `source` is unpacked already.
-  Utf8Stream(std::unique_ptr<ByteSource> source, TextEncoding encoding);
+  // `source` is unpacked already. `head`: it begins at the file's head, where a byte order mark may
+  // stand.
+  Utf8Stream(std::unique_ptr<ByteSource> source, TextEncoding encoding, bool head = true);
 
   // The text read and not consumed. Valid until Fill or Consume.
   std::string_view view() const { return std::string_view(text_).substr(begin_); }

@@ -1,17 +1,16 @@
 #include "engine/fingerprint.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <vector>
 
 #include "common/regular_file.h"
+#include "common/sha256.h"
 #include "files/gguf.h"
 
 namespace penstock::engine {
@@ -24,14 +23,9 @@ constexpr size_t kFingerprintsMax = 4096;
 
 class Digest {
  public:
-  Digest() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    PENSTOCK_CHECK(context_ != nullptr &&
-                   EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
-  }
   void Add(std::string_view text) {
-    const uint64_t size = text.size();
-    EVP_DigestUpdate(context_.get(), &size, sizeof size);
-    EVP_DigestUpdate(context_.get(), text.data(), text.size());
+    AddSize(text.size());
+    digest_.Add(text);
   }
   Status AddFile(const fs::path& path) {
     PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenRegularFile(path.string()));
@@ -42,23 +36,18 @@ class Digest {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return {StatusCode::kUnavailable, path.string() + " cannot be read"};
       if (got == 0) break;
-      EVP_DigestUpdate(context_.get(), block.data(), static_cast<size_t>(got));
+      digest_.Add({block.data(), static_cast<size_t>(got)});
       size += static_cast<uint64_t>(got);
     }
-    EVP_DigestUpdate(context_.get(), &size, sizeof size);
+    AddSize(size);
     return Status::Ok();
   }
-  std::string Finish() {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-    unsigned size = 0;
-    EVP_DigestFinal_ex(context_.get(), digest.data(), &size);
-    std::string text;
-    for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
-    return text;
-  }
+  std::string Hex() const { return digest_.Hex(); }
 
  private:
-  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
+  void AddSize(uint64_t size) { digest_.Add({reinterpret_cast<const char*>(&size), sizeof size}); }
+
+  Sha256 digest_;
 };
 
 Expected<std::vector<fs::path>> FilesOf(const std::string& path) {
@@ -102,7 +91,7 @@ Expected<std::string> ModelFingerprint(const std::string& path, std::string_view
     digest.Add(fs::relative(file, root, error).string());
     PENSTOCK_RETURN_IF_ERROR(digest.AddFile(file));
   }
-  return digest.Finish();
+  return digest.Hex();
 }
 
 }  // namespace penstock::engine

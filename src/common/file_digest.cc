@@ -1,0 +1,34 @@
+#include "common/file_digest.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "common/regular_file.h"
+#include "common/sha256.h"
+
+namespace penstock {
+
+Expected<FileDigest> DigestOfFile(const std::string& path) {
+  constexpr size_t kBlockBytes = 1 << 20;
+  PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenRegularFile(path));
+  const auto block = std::make_unique_for_overwrite<char[]>(kBlockBytes);
+  Sha256 digest;
+  FileDigest made;
+  while (true) {
+    const ssize_t got = ::read(file.get(), block.get(), kBlockBytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      return Status(StatusCode::kUnavailable, "cannot read " + path + ": " + std::strerror(errno));
+    }
+    if (got == 0) break;
+    digest.Add({block.get(), static_cast<size_t>(got)});
+    made.bytes += got;
+  }
+  made.sha256 = digest.Hex();
+  return made;
+}
+
+}  // namespace penstock
