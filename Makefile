@@ -29,7 +29,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 's
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release lab deps deps-serve sources configured serve generate install install-strip uninstall deb wheel check-wheel image check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda gpu-check gpu-bundle clean
+.PHONY: help release lab deps deps-serve sources configured serve generate install install-strip uninstall deb wheel check-wheel check-ray image check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda gpu-check gpu-bundle clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -109,6 +109,11 @@ wheel: release  ## the Python package with library and program, build-wheel/pens
 check-wheel: wheel  ## the wheel in new Debians (root), by every Python here, beside pyarrow, grpcio and onnxruntime
 	@tools/install_deps.sh check-deb
 	@tools/check_wheel.py build-wheel/penstock-*.whl $(CHECK_FLAGS)
+
+check-ray: release  ## penstock.ray with real Ray, whose workers are killed; about 620 MB of packages, some minutes
+	python=$$(tools/make_venv.sh $(BUILD)/ray-venv tests/e2e/requirements-ray.txt) && \
+	  PENSTOCK_BIN=$(abspath $(BUILD))/penstock PENSTOCK_LIBRARY=$(abspath $(BUILD))/libpenstock.so.1 \
+	  "$$python" -m pytest -q -rs -p no:cacheprovider tests/e2e/test_ray.py
 
 image: release  ## the container image from scratch, and a tar without containers, in build-image/; for buildah, podman, docker
 	@python3 tools/make_image.py --build $(BUILD) --out build-image $$(command -v buildah > /dev/null && echo --load || true)

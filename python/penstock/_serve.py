@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from .cli import program
+from .cli import flag_words, program
 from .errors import Error, Unavailable
 
 if TYPE_CHECKING:
@@ -90,18 +90,6 @@ def serve(model: str | Sequence[str], *, port: int = 0, timeout: float = 600.0, 
     """
     models = [model] if isinstance(model, str) else list(model)
     try:
-        return Server(_arguments({"model": models, "port": port, **flags}), timeout)
+        return Server(flag_words({"model": models, "port": port, **flags}), timeout)
     except FileNotFoundError as error:
         raise Error(str(error), code="not_found") from error
-
-
-def _arguments(flags: dict[str, Any]) -> list[str]:
-    found: list[str] = []
-    for name, value in flags.items():
-        flag = name.replace("_", "-")
-        for each in value if isinstance(value, (list, tuple)) else [value]:
-            if each is True or each is False:
-                found.append(f"--{flag}" if each else f"--no-{flag}")
-            elif each is not None:
-                found.append(f"--{flag}={each}")
-    return found
