@@ -22,7 +22,8 @@ namespace penstock::cli {
 namespace {
 
 constexpr size_t kBlockBytes = 1 << 20;
-constexpr size_t kNamedMax = 8;  // of missing parts
+constexpr size_t kNamedMax = 8;                 // of missing parts
+constexpr int64_t kRowsMax = int64_t{1} << 40;  // of all parts
 
 // Hands the bytes of a file to `take`, block by block; its digest and size.
 Expected<std::pair<std::string, int64_t>> ReadThrough(
@@ -141,6 +142,7 @@ Expected<MergedParts> MergedParts::Open(const std::string& folder, bool mixed) {
           fmt::format("has {} dimensions, and others {}", part->dimensions, merged.dimensions_));
     }
     merged.rows_ += part->rows;
+    if (merged.rows_ > kRowsMax) return bad("has more rows than there can be");
     merged.skipped_ += part->skipped;
     merged.parts_.push_back(*std::move(part));
   }
@@ -153,11 +155,14 @@ Expected<MergedParts> MergedParts::Open(const std::string& folder, bool mixed) {
 Status MergedParts::CheckMatrixSize(int64_t shard, const ShardPart& part) const {
   if (!MatrixFormatOf(plan_.parts)) return Status::Ok();
   PENSTOCK_ASSIGN_OR_RETURN(const Precision precision, PrecisionNamed(precision_));
-  const int64_t bytes =
-      static_cast<int64_t>(kMatrixHeaderBytes) + part.rows * RowBytes(dimensions_, precision);
-  if (bytes == part.bytes) return Status::Ok();
-  return Status::Internal(fmt::format("{} has {} bytes, and {} rows of {} numbers take {}",
-                                      PathOf(shard), part.bytes, part.rows, dimensions_, bytes));
+  const int64_t row_bytes = RowBytes(dimensions_, precision);
+  // A record may say anything: the product is looked at where it cannot be over 64 bits.
+  const int64_t bytes = part.bytes - static_cast<int64_t>(kMatrixHeaderBytes);
+  const bool fits =
+      row_bytes == 0 ? bytes == 0 : bytes / row_bytes == part.rows && bytes % row_bytes == 0;
+  if (fits) return Status::Ok();
+  return Status::Internal(fmt::format("{} has {} bytes, which are not {} rows of {} numbers",
+                                      PathOf(shard), part.bytes, part.rows, dimensions_));
 }
 
 Status MergedParts::Check() const {

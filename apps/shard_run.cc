@@ -108,6 +108,7 @@ Expected<bool> ShardRun::NothingLeft() const {
 Status ShardRun::Begin(const ShardMaker& maker) {
   maker_ = maker;
   plan_.maker = maker;
+  plan_id_ = plan_.Id();
   PENSTOCK_ASSIGN_OR_RETURN(const ShardPlan there, plan_.PutDown(options_.folder));
   if (const std::string difference = plan_.DifferenceFrom(there); !difference.empty()) {
     return Status::InvalidArgument(
@@ -139,7 +140,7 @@ Status ShardRun::RunOne(int64_t shard, const ShardClaim* claim, const MakePart& 
   if (job.lost()) return Status::Ok();
   PENSTOCK_ASSIGN_OR_RETURN(ShardPart part, std::move(made));
   PENSTOCK_ASSIGN_OR_RETURN(const FileDigest digest, DigestOfFile(path));
-  part.plan = plan_.Id();
+  part.plan = plan_id_;
   part.bytes = digest.bytes;
   part.sha256 = digest.sha256;
   if (access((path + ".ids").c_str(), F_OK) == 0) {

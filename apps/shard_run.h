@@ -66,6 +66,7 @@ class ShardRun {
   Options options_;
   corpus::ShardedInput input_;
   ShardPlan plan_;
+  std::string plan_id_;  // set by Begin
   ShardMaker maker_;
 };
 

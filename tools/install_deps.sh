@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the Debian packages Penstock needs and that are missing; nothing else, no questions.
-# Usage: tools/install_deps.sh [--missing] [serve] [build] [test] [ui] [format] [tidy] [peers] [arm] [fuzz] [package]
+# Usage: tools/install_deps.sh [--missing] [serve] [build] [test] [ui] [format] [tidy] [peers] [proxies] [arm] [fuzz] [package]
 #   [check-deb] (default: build)
 #   serve      compiler and libraries of the program, for `make serve` and `make release`
 #   build      the same with frameworks of tests and benchmarks
@@ -10,6 +10,7 @@
 #   format     clang-format, for `make format` and `make check`
 #   tidy       clang-tidy, for `make check`
 #   peers      libraries that `penstock bench` stands beside ours where they are there
+#   proxies    HAProxy and nginx, for `make check-proxies` (Debian starts them as services)
 #   arm        cross-compiler and emulator, for `make check-arm`
 #   package    what makes the Debian package and looks at it, for `make deb`
 #   check-deb  what makes a new Debian to install it in, for `make check-deb` and `make check-wheel`
@@ -35,6 +36,7 @@ ui=(chromium chromium-driver)
 format=(clang-format)
 tidy=(clang-tidy)
 peers=(libdnnl-dev)
+proxies=(haproxy nginx-light)
 arm=(g++-aarch64-linux-gnu qemu-user)
 fuzz=(clang llvm libclang-rt-dev)
 package=(debhelper lintian)
@@ -53,6 +55,7 @@ for group in "${@:-build}"; do
     format) wanted+=("${format[@]}") ;;
     tidy) wanted+=("${tidy[@]}") ;;
     peers) wanted+=("${peers[@]}") ;;
+    proxies) wanted+=("${proxies[@]}") ;;
     arm) wanted+=("${arm[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
     package) wanted+=("${package[@]}") ;;

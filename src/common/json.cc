@@ -71,9 +71,10 @@ const simdjson::implementation* KeptImplementation() {
 }
 
 // Selected here and not at first use, inside functions that may not throw: that would allocate.
-[[maybe_unused]] const bool kSelected = [] {
-  simdjson::get_active_implementation() = KeptImplementation();
-  return true;
+[[maybe_unused]] const simdjson::implementation* const kSelected = [] {
+  const simdjson::implementation* const kept = KeptImplementation();
+  simdjson::get_active_implementation() = kept;
+  return kept;
 }();
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }

@@ -15,7 +15,8 @@
 namespace penstock::corpus {
 namespace {
 
-constexpr size_t kSampleBytes = 64 << 10;
+constexpr size_t kSampleBytes = 16 << 10;
+constexpr size_t kScanBytes = 64 << 10;
 
 Status CannotRead(const std::string& name) {
   return {StatusCode::kUnavailable, fmt::format("cannot read {}: {}", name, strerror(errno))};
@@ -52,12 +53,12 @@ Expected<ShardedInput::File> LookAt(const std::string& name) {
 Expected<int64_t> LineBegin(const std::string& name, int64_t offset) {
   PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenRegularFile(name));
   for (int64_t at = offset - 1;;) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string block, ReadAt(name, file.get(), at, kSampleBytes));
+    PENSTOCK_ASSIGN_OR_RETURN(const std::string block, ReadAt(name, file.get(), at, kScanBytes));
     if (const size_t end = block.find('\n'); end != std::string::npos) {
       return at + static_cast<int64_t>(end) + 1;
     }
     at += static_cast<int64_t>(block.size());
-    if (block.size() < kSampleBytes) return at;
+    if (block.size() < kScanBytes) return at;
   }
 }
 

@@ -25,7 +25,7 @@ class ShardedInput {
   struct File {
     std::string name;
     int64_t bytes = 0;
-    // SHA-256 over its size, its first 64 KiB and its last 64 KiB, in hexadecimal digits: whether
+    // SHA-256 over its size, its first 16 KiB and its last 16 KiB, in hexadecimal digits: whether
     // another process sees the same file.
     std::string digest;
   };

@@ -60,8 +60,9 @@ class Server:
     def __init__(self, *args, env=None, ready=True, preload=True, before=None):
         threads = () if "--threads" in args else ("--threads", "2")
         loading = ("--preload",) if preload else ()
+        port = () if "--port" in args else ("--port", "0")
         self.process = subprocess.Popen(
-            [binary(), "serve", "--port", "0", *threads, *loading, *map(str, args)],
+            [binary(), "serve", *port, *threads, *loading, *map(str, args)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env or clean_environment(), preexec_fn=before)
         self.log = []
         self.stdout = []

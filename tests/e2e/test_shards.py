@@ -236,6 +236,19 @@ def test_merge_looks_at_every_byte(corpus, tmp_path):
         done = run("merge", out, *words, check=False)
         assert done.returncode == 1 and b"part-00002-of-00005.npy is not the file that was written" in done.stderr
     assert not list(tmp_path.glob("x.*"))
+    record = part.with_suffix(".json")
+    true = record.read_text()
+    for lie, why in (
+        ('"rows":', '"rows":1'),
+        ('"rows":', '"rows":1125899906842624,"x":'),
+        ('"rows":', '"rows":-'),
+        ('"dimensions":32', '"dimensions":1048576'),
+        ("{", "["),
+    ):
+        record.write_text(true.replace(lie, why, 1))
+        done = run("merge", out, "-o", tmp_path / "x.npy", check=False)
+        assert done.returncode == 1 and b"part-00002-of-00005" in done.stderr, done.stderr
+    record.write_text(true)
     part.unlink()
     assert run("merge", out, "--check", check=False).returncode == 1
     (out / "part-00002-of-00005.json").unlink()
