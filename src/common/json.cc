@@ -51,30 +51,36 @@ using simdjson::dom::object;
 // Larger parsers are not kept for the thread's next text.
 constexpr size_t kKeptParserBytesMax = 1 << 20;
 
+// An object that is never destroyed.
+template <typename Kind>
+const simdjson::implementation* Kept() {
+  alignas(Kind) static std::byte place[sizeof(Kind)];
+  return new (place) Kind;
+}
+
 // The code that simdjson selects for this processor, in an object of our own: that of its shared
 // library is destroyed when the process ends, while threads of libpenstock.so may still parse.
 const simdjson::implementation* KeptImplementation() {
   const std::string name = simdjson::get_active_implementation()->name();
 #if SIMDJSON_IMPLEMENTATION_ICELAKE
-  if (name == "icelake") return new simdjson::icelake::implementation;
+  if (name == "icelake") return Kept<simdjson::icelake::implementation>();
 #endif
 #if SIMDJSON_IMPLEMENTATION_HASWELL
-  if (name == "haswell") return new simdjson::haswell::implementation;
+  if (name == "haswell") return Kept<simdjson::haswell::implementation>();
 #endif
 #if SIMDJSON_IMPLEMENTATION_WESTMERE
-  if (name == "westmere") return new simdjson::westmere::implementation;
+  if (name == "westmere") return Kept<simdjson::westmere::implementation>();
 #endif
 #if SIMDJSON_IMPLEMENTATION_ARM64
-  if (name == "arm64") return new simdjson::arm64::implementation;
+  if (name == "arm64") return Kept<simdjson::arm64::implementation>();
 #endif
-  return new simdjson::fallback::implementation;
+  return Kept<simdjson::fallback::implementation>();
 }
 
 // Selected here and not at first use, inside functions that may not throw: that would allocate.
-[[maybe_unused]] const simdjson::implementation* const kSelected = [] {
-  const simdjson::implementation* const kept = KeptImplementation();
-  simdjson::get_active_implementation() = kept;
-  return kept;
+[[maybe_unused]] const bool kSelected = [] {
+  simdjson::get_active_implementation() = KeptImplementation();
+  return true;
 }();
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
