@@ -29,7 +29,7 @@ enum class Precision {
 };
 
 std::string PrecisionName(Precision precision);
-// kInvalidArgument: there is none of that name.
+// kInvalidArgument: no precision has that name.
 Expected<Precision> PrecisionNamed(const std::string& name);
 // By name: float32, float16, int8, binary.
 const std::map<std::string, Precision>& Precisions();

@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <functional>
-#include <memory>
 #include <utility>
 
+#include "common/file_digest.h"
 #include "common/json.h"
 #include "common/json_writer.h"
-#include "common/regular_file.h"
-#include "common/sha256.h"
 #include "disk_room.h"
 #include "embed_output.h"
 #include "matrix_file.h"
@@ -21,41 +18,17 @@
 namespace penstock::cli {
 namespace {
 
-constexpr size_t kBlockBytes = 1 << 20;
 constexpr size_t kNamedMax = 8;                 // of missing parts
 constexpr int64_t kRowsMax = int64_t{1} << 40;  // of all parts
 
-// Hands the bytes of a file to `take`, block by block; its digest and size.
-Expected<std::pair<std::string, int64_t>> ReadThrough(
-    const std::string& path, const std::function<Status(std::string_view)>& take) {
-  PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenRegularFile(path));
-  const auto block = std::make_unique_for_overwrite<char[]>(kBlockBytes);
-  Sha256 digest;
-  int64_t bytes = 0;
-  while (true) {
-    const ssize_t got = ::read(file.get(), block.get(), kBlockBytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return Status(StatusCode::kUnavailable,
-                    fmt::format("cannot read {}: {}", path, strerror(errno)));
-    }
-    if (got == 0) return std::pair(digest.Hex(), bytes);
-    const std::string_view read(block.get(), static_cast<size_t>(got));
-    digest.Add(read);
-    bytes += got;
-    PENSTOCK_RETURN_IF_ERROR(take(read));
-  }
-}
-
 // A file, whose digest must be this.
-Status ReadChecked(const std::string& path, const std::string& sha256,
-                   const std::function<Status(std::string_view)>& take) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto read, ReadThrough(path, take));
-  if (read.first == sha256) return Status::Ok();
+Status ReadChecked(const std::string& path, const std::string& sha256, const TakeBytes& take) {
+  PENSTOCK_ASSIGN_OR_RETURN(const FileDigest read, DigestOfFile(path, take));
+  if (read.sha256 == sha256) return Status::Ok();
   return Status::Internal(fmt::format(
       "{} is not the file that was written: its SHA-256 is {}, and its record has {}; remove the "
       "record, and make the part again",
-      path, read.first, sha256));
+      path, read.sha256, sha256));
 }
 
 // Cuts what comes into lines, with their ends, and hands them on.
@@ -262,7 +235,7 @@ Status MergedParts::WriteErrors(const std::string& path) const {
     row += part.rows;
     if (part.skipped == 0) continue;
     PENSTOCK_RETURN_IF_ERROR(
-        ReadThrough(PathOf(shard) + ".errors.jsonl", [&](std::string_view read) {
+        DigestOfFile(PathOf(shard) + ".errors.jsonl", [&](std::string_view read) {
           lines.Add(read);
           return file.status();
         }).status());

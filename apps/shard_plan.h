@@ -39,7 +39,7 @@ struct ShardPlan {
   ShardMaker maker;  // of the process that wrote it
 
   static std::string PathIn(const std::string& folder) { return folder + "/plan.json"; }
-  // nullopt: there is none. kInvalidArgument: it is not a plan.
+  // nullopt: the folder has no plan. kInvalidArgument: the file is not a plan.
   static Expected<std::optional<ShardPlan>> Read(const std::string& folder);
   // Writes this plan, unless there is one by then; returns the one that is there.
   Expected<ShardPlan> PutDown(const std::string& folder) const;
@@ -67,12 +67,11 @@ struct ShardPart {
   // "FOLDER/part-00003-of-00064"
   static std::string StemOf(const std::string& folder, int64_t shard, int64_t shards);
   Status Write(const std::string& stem) const;
-  // nullopt: there is none. kInvalidArgument: it is not a record.
+  // nullopt: the part has no record. kInvalidArgument: the file is not a record.
   static Expected<std::optional<ShardPart>> Read(const std::string& stem);
 };
 
-// The number that the text is, in decimal digits, "00012" too. nullopt: it is none, or over
-// kShardsMax.
+// Reads a decimal number, "00012" too. nullopt: the text is not a number, or it exceeds kShardsMax.
 std::optional<int64_t> ShardNumber(std::string_view text);
 
 // Which shards have a record, by one look at the folder.

@@ -20,8 +20,8 @@ from .errors import Error, InvalidArgument
 
 SKIPPED = 3  # the exit code of `penstock embed` where rows were skipped
 PR_SET_PDEATHSIG = 1  # prctl(2)
-# Of a block of embed_dataset: enough that what Ray does for a block does not count, and little enough that actors end
-# together.
+# Size of a block of embed_dataset. A smaller block makes Ray's overhead visible; a larger one leaves actors idle at
+# the end.
 BLOCK_CHARACTERS = 1 << 20
 SAMPLE_ROWS = 64
 

@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-Expected<FileDigest> DigestOfFile(const std::string& path) {
+Expected<FileDigest> DigestOfFile(const std::string& path, const TakeBytes& take) {
   constexpr size_t kBlockBytes = 1 << 20;
   PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenRegularFile(path));
   const auto block = std::make_unique_for_overwrite<char[]>(kBlockBytes);
@@ -24,8 +24,10 @@ Expected<FileDigest> DigestOfFile(const std::string& path) {
       return Status(StatusCode::kUnavailable, "cannot read " + path + ": " + std::strerror(errno));
     }
     if (got == 0) break;
-    digest.Add({block.get(), static_cast<size_t>(got)});
+    const std::string_view bytes(block.get(), static_cast<size_t>(got));
+    digest.Add(bytes);
     made.bytes += got;
+    if (take) PENSTOCK_RETURN_IF_ERROR(take(bytes));
   }
   made.sha256 = digest.Hex();
   return made;

@@ -49,7 +49,7 @@ Expected<ShardedInput::File> LookAt(const std::string& name) {
                             Sha256Hex(fmt::format("{}\n", facts.st_size) + first + last)};
 }
 
-// The byte behind the first line end at `offset - 1` or later; the end of the file: there is none.
+// The first byte of the first line that begins at `offset` or later; the size of the file if no line does.
 Expected<int64_t> LineBegin(const std::string& name, int64_t offset) {
   PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenRegularFile(name));
   for (int64_t at = offset - 1;;) {
