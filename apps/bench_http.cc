@@ -7,7 +7,7 @@
 #include "commands.h"
 #include "load/http_sweep.h"
 #include "load/server_process.h"
-#include "net/url.h"
+#include "target_url.h"
 
 namespace penstock::cli {
 namespace {
@@ -44,7 +44,8 @@ void AddLoadFlags(FlagSet* app, HttpFlags* flags) {
   static const std::map<std::string, load::LoadRoute> kRoutes = {
       {"/v1/embeddings", load::LoadRoute::kOpenAiEmbeddings},
       {"/embed", load::LoadRoute::kTeiEmbed},
-      {"/v1/rerank", load::LoadRoute::kRerank}};
+      {"/v1/rerank", load::LoadRoute::kRerank},
+      {"/v1/classify", load::LoadRoute::kClassify}};
   static const std::map<std::string, bool> kFormats = {{"base64", true}, {"float", false}};
   load::HttpSweepOptions& sweep = flags->sweep;
   const FlagGroup group(app, "Load");
@@ -70,7 +71,9 @@ void AddLoadFlags(FlagSet* app, HttpFlags* flags) {
             "Clients of a second load beside the first, of priority bulk; 0 = none.");
   group.Add("--background-batch", sweep.background_batch, "N", InRange(1, 100'000),
             "Texts of one request of the second load.");
-  group.Add("--route", sweep.load.route, "ROUTE", "/v1/embeddings, /embed or /v1/rerank.")
+  group
+      .Add("--route", sweep.load.route, "ROUTE",
+           "/v1/embeddings, /embed, /v1/rerank or /v1/classify.")
       ->Transform(NameOf(kRoutes))
       ->DefaultText("/v1/embeddings");
   group
@@ -89,9 +92,10 @@ void AddRunFlags(FlagSet* app, HttpFlags* flags) {
   const FlagGroup texts(app, "Texts");
   texts.Add("--texts", sweep.text_file, "FILE",
             "File with a text a line; none = texts are made up.");
-  texts.Add("--lengths", flags->lengths, "SPEC",
-            "Words of made texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX (SIGMA "
-            "of the logarithm).");
+  texts.Add(
+      "--lengths", flags->lengths, "SPEC",
+      "Words of made texts: fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA[,MIN,MAX] (SIGMA "
+      "of the logarithm).");
   texts.Add("--seed", sweep.load.seed, "N", "Seed of texts and arrivals.");
 
   const FlagGroup run(app, "Run");
@@ -107,20 +111,6 @@ void AddRunFlags(FlagSet* app, HttpFlags* flags) {
   output.Add("--plot", sweep.plot_file, "FILE", "SVG file: latency against throughput.");
   output.Switch("--allow-errors", sweep.allow_errors,
                 "Exit with 0 though requests were lost or refused, as in a test of overload.");
-}
-
-// An address as people type it: "host:port" means http, and "/v1" at the end is no matter.
-Status ParseTarget(const std::string& url, load::HttpTarget* target) {
-  const auto address = net::ParseUrl(url.find("://") == std::string::npos ? "http://" + url : url);
-  if (!address.ok() ||
-      (address->target != "/" && address->target != "/v1" && address->target != "/v1/")) {
-    return Status::InvalidArgument("--url is http://HOST:PORT or https://HOST:PORT, not '" + url +
-                                   "'");
-  }
-  target->tls = address->tls;
-  target->host = address->host;
-  target->port = static_cast<uint16_t>(std::stoi(address->port));
-  return Status::Ok();
 }
 
 // The same load, of text.
@@ -177,7 +167,7 @@ int RunBenchHttp(const std::vector<std::string>& args) {
 
   std::unique_ptr<load::ServerProcess> server;
   if (flags.model.empty()) {
-    if (const Status url = ParseTarget(flags.url, &flags.sweep.target); !url.ok()) {
+    if (const Status url = ParseTarget("--url", flags.url, &flags.sweep.target); !url.ok()) {
       return line.FailUsage(url.message());
     }
   } else {

@@ -26,7 +26,9 @@ std::string CheckContext(std::string& given) {
   return CheckPerModel("context", given, runtime::ParseContext);
 }
 
-void AddGenerationFlags(CommandLine* line, runtime::ModelOptions* flags) {
+}  // namespace
+
+void AddTextModelFlags(CommandLine* line, runtime::ModelOptions* flags) {
   const FlagGroup generation(&line->flags(), "Generation");
   generation
       .AddRepeated(kContextFlag, flags->contexts, "TOKENS", FlagRule(CheckContext, ""),
@@ -47,8 +49,9 @@ void AddGenerationFlags(CommandLine* line, runtime::ModelOptions* flags) {
       "--speculation,!--no-speculation", flags->decode.speculation,
       "Guess tokens of a text that repeats its prompt or itself, and check several in "
       "a step, where that pays. The text is the same. [on]");
-  AddSamplingDefaultFlags(line, flags);
 }
+
+namespace {
 
 void AddTensorFlags(FlagSet* app, runtime::ModelOptions* flags) {
   const FlagGroup tensors(app, "Tensor models");
@@ -151,7 +154,8 @@ void AddServedModelFlags(CommandLine* line, runtime::ModelOptions* flags,
                          const std::string& log_level) {
   AddModelFlags(line, flags, true, log_level);
   AddSourceFlags(&line->flags(), flags);
-  AddGenerationFlags(line, flags);
+  AddTextModelFlags(line, flags);
+  AddSamplingDefaultFlags(line, flags);
   AddTensorFlags(&line->flags(), flags);
   AddLifecycleFlags(&line->flags(), flags);
 }

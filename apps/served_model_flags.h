@@ -11,5 +11,7 @@ namespace penstock::cli {
 
 void AddServedModelFlags(CommandLine* line, runtime::ModelOptions* flags,
                          const std::string& log_level);
+// Those of them that are for models that generate text, without how requests are sampled.
+void AddTextModelFlags(CommandLine* line, runtime::ModelOptions* flags);
 
 }  // namespace penstock::cli

@@ -35,9 +35,9 @@ Expected<std::string> KeyOfFile(const std::string& path) {
 }
 
 bool IsOfLocalModels(const std::string& name, const std::string& group) {
-  return group == "Speed" || group == "Caches" || group == "Texts" || name == "pooling" ||
-         name == "dtype" || name == "int8-keep" || name == "context" || name == "cache-type" ||
-         name == "chat-template";
+  return group == "Speed" || group == "Caches" || group == "Texts" || group == "Generation" ||
+         name == "pooling" || name == "dtype" || name == "int8-keep" || name == "context" ||
+         name == "cache-type" || name == "chat-template";
 }
 
 }  // namespace

@@ -13,44 +13,50 @@
 #include "common/log.h"
 #include "common/sha256.h"
 #include "common/step_progress.h"
+#include "http/request_begin.h"
 #include "interruption.h"
-#include "request_window.h"
+#include "routes/batch_runner.h"
+#include "routes/inner_call.h"
 
 namespace penstock::cli {
 namespace {
 
-// As many as a RequestWindow has in flight.
-constexpr size_t kCalls = RequestWindow<api::RerankResponse, int>::kRequests;
-
 Expected<std::unique_ptr<TextService>> Open(const TextCommand& command) {
   if (command.server->url.empty()) {
-    PENSTOCK_RETURN_IF_ERROR(FetchModels(*command.model, command.tokenizers));
-    const StepProgress loading(command.tokenizers ? "loading the tokenizer" : "loading the model",
+    const bool tokenizer = command.loads == TextService::Loads::kTokenizer;
+    PENSTOCK_RETURN_IF_ERROR(FetchModels(*command.model, tokenizer));
+    const StepProgress loading(tokenizer ? "loading the tokenizer" : "loading the model",
                                command.text->quiet || ReadsTerminal(*command.text));
-    return TextService::Load(*command.model, command.tokenizers);
+    return TextService::Load(*command.model, command.loads);
   }
   PENSTOCK_ASSIGN_OR_RETURN(client::ServerClientOptions options, ClientOptions(*command.server));
   return TextService::ByServer(std::move(options),
-                               NameAtServer(*command.line, command.model->models));
+                               NameAtServer(*command.line, command.model->models), command.calls);
 }
 
 }  // namespace
 
 Expected<std::unique_ptr<TextService>> TextService::Load(const runtime::ModelOptions& flags,
-                                                         bool tokenizers) {
+                                                         Loads loads) {
   std::unique_ptr<TextService> service(new TextService);
-  PENSTOCK_ASSIGN_OR_RETURN(service->local_, tokenizers
-                                                 ? runtime::LocalModels::LoadTokenizers(flags)
-                                                 : runtime::LocalModels::Load(flags));
+  PENSTOCK_ASSIGN_OR_RETURN(service->local_,
+                            loads == Loads::kTokenizer ? runtime::LocalModels::LoadTokenizers(flags)
+                            : loads == Loads::kGenerator ? runtime::LocalModels::Start(flags)
+                                                         : runtime::LocalModels::Load(flags));
+  if (loads == Loads::kGenerator) {
+    PENSTOCK_RETURN_IF_ERROR(service->local_->registry->WaitLoaded());
+    service->routes_.stage_timers = false;
+    service->routes_.slow_request = std::chrono::milliseconds(0);
+  }
   return service;
 }
 
 std::unique_ptr<TextService> TextService::ByServer(client::ServerClientOptions options,
-                                                   std::string model) {
+                                                   std::string model, size_t calls) {
   std::unique_ptr<TextService> service(new TextService);
   service->client_ = std::make_unique<client::TextClient>(std::move(options));
   service->model_ = std::move(model);
-  service->pool_ = std::make_unique<WorkerPool>(kCalls, 2 * kCalls);
+  service->pool_ = std::make_unique<WorkerPool>(calls, 2 * calls);
   return service;
 }
 
@@ -71,8 +77,13 @@ void TextService::Start(Request request, api::Callback<Response> done,
   }
   request.model = model_;
   const auto shared = std::make_shared<Request>(std::move(request));
-  const Status taken = pool_->Submit([this, shared, done, remote] {
-    auto response = ((*client_).*remote)(*shared);
+  Send<Response>(std::move(done), [this, shared, remote] { return ((*client_).*remote)(*shared); });
+}
+
+template <typename Response, typename Call>
+void TextService::Send(api::Callback<Response> done, Call call) {
+  const Status taken = pool_->Submit([this, done, call] {
+    Expected<Response> response = call();
     if (!response.ok()) {
       const std::lock_guard lock(mutex_);
       if (first_failure_.ok()) first_failure_ = response.status();
@@ -100,8 +111,60 @@ void TextService::Tokenize(api::TokenizeRequest request,
         &client::TextClient::Tokenize);
 }
 
+void TextService::Post(const std::string& path, std::string body, api::Callback<Posted> done) {
+  if (client_ == nullptr) return PostHere(path, std::move(body), std::move(done));
+  Send<Posted>(std::move(done), [this, path, body = std::move(body)]() -> Expected<Posted> {
+    PENSTOCK_ASSIGN_OR_RETURN(client::PostAnswer answer, client_->server().Post(path, body));
+    return Posted{answer.status, std::move(answer.body)};
+  });
+}
+
+void TextService::PostHere(const std::string& path, std::string body, api::Callback<Posted> done) {
+  int32_t index = 0;
+  const routes::Route* const route =
+      routes::BatchRunner::Takes(path) ? routes::FindPostRoute(path, &index) : nullptr;
+  if (route == nullptr) {
+    std::string error;
+    JsonWriter json(&error);
+    json.BeginObject().Key("error").BeginObject();
+    json.Field("message", "batches do not ask " + path.substr(0, 200)).EndObject().EndObject();
+    return done(Posted{404, std::move(error)});
+  }
+  // Each has its own: a request that fails on its way cancels itself.
+  const auto cancel = std::make_shared<CancelToken>();
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_->cancelled()) return done(Status(StatusCode::kCancelled, "interrupted"));
+    posted_.insert(cancel);
+  }
+  const auto request = http::NewRequest(routes_, "this process", Clock::now());
+  request->method = "POST";
+  request->target = request->path = path;
+  request->route = index;
+  request->body_bytes = body.size();
+  request->context.cancel = cancel;
+  routes::CallInner({local_->service.get(), &local_->metrics, &routes_}, route, request,
+                    std::move(body), [this, done, cancel](const http::Exchange::Print& print) {
+                      {
+                        const std::lock_guard lock(mutex_);
+                        posted_.erase(cancel);
+                      }
+                      // An answer to a row that was stopped is none.
+                      if (stop_->cancelled()) {
+                        return done(Status(StatusCode::kCancelled, "interrupted"));
+                      }
+                      if (print == nullptr) return done(Status::Internal("the request was lost"));
+                      http::HttpResponse response = print();
+                      done(Posted{response.status, std::move(response.body)});
+                    });
+}
+
 void TextService::Stop() {
-  stop_->Cancel();
+  {
+    const std::lock_guard lock(mutex_);
+    stop_->Cancel();
+    for (const auto& cancel : posted_) cancel->Cancel();
+  }
   if (client_ != nullptr) client_->server().Abort();
 }
 

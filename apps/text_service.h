@@ -1,10 +1,11 @@
-// TextService: answers the commands rerank, classify and tokenize by models in this process or by a
-// server; and the frame of the three from flags to exit code.
+// TextService: answers the commands rerank, classify, tokenize and batch by models in this process or by a
+// server; and their frame from flags to exit code.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "client/text_client.h"
 #include "command_line.h"
 #include "common/worker_pool.h"
+#include "http/server_options.h"
 #include "model_flags.h"
 #include "output_file.h"
 #include "server_flags.h"
@@ -24,17 +26,24 @@ namespace penstock::cli {
 // Calls return at once; callbacks come from other threads, one for each call.
 class TextService {
  public:
-  // Loads the model; with `tokenizers` only its tokenizer.
+  // What is loaded of a model: an encoder, its tokenizer alone, or one that generates text.
+  enum class Loads { kEncoder, kTokenizer, kGenerator };
   static Expected<std::unique_ptr<TextService>> Load(const runtime::ModelOptions& flags,
-                                                     bool tokenizers);
-  // Asks nothing yet. `model`: the name at the server, "" = its default.
+                                                     Loads loads);
+  // Asks nothing yet. `model`: the name at the server, "" = its default. `calls`: under way at once.
   static std::unique_ptr<TextService> ByServer(client::ServerClientOptions options,
-                                               std::string model);
+                                               std::string model, size_t calls);
   ~TextService();
 
   void Rerank(api::RerankRequest request, api::Callback<api::RerankResponse> done);
   void Classify(api::ClassifyRequest request, api::Callback<api::ClassifyResponse> done);
   void Tokenize(api::TokenizeRequest request, api::Callback<api::TokenizeResponse> done);
+  // Any route that takes a POST. An answer of any status is one; an error: there was none.
+  struct Posted {
+    int status = 0;
+    std::string body;
+  };
+  void Post(const std::string& path, std::string body, api::Callback<Posted> done);
 
   // Calls under way and later ones end as soon as possible (kCancelled). Any thread.
   void Stop();
@@ -52,12 +61,20 @@ class TextService {
              void (api::Service::*local)(Request, RequestContext, api::Callback<Response>),
              Expected<Response> (client::TextClient::*remote)(const Request&));
 
+  void PostHere(const std::string& path, std::string body, api::Callback<Posted> done);
+  // At the server, on a thread of the pool. The first failure stops the others.
+  template <typename Response, typename Call>
+  void Send(api::Callback<Response> done, Call call);
+
   std::unique_ptr<runtime::LocalModels> local_;  // null: by a server
+  http::ServerOptions routes_;                   // of the routes that are asked here
   std::shared_ptr<CancelToken> stop_ = std::make_shared<CancelToken>();
   std::string model_;
   std::unique_ptr<client::TextClient> client_;  // null: models here
   std::mutex mutex_;
-  Status first_failure_;              // guarded by mutex_
+  Status first_failure_;  // guarded by mutex_
+  std::set<std::shared_ptr<CancelToken>>
+      posted_;                        // of what PostHere has under way; guarded by mutex_
   std::unique_ptr<WorkerPool> pool_;  // client's calls block; last, so that its threads end first
 };
 
@@ -77,7 +94,8 @@ struct TextCommand {
   runtime::ModelOptions* model;
   ServerFlags* server;
   TextFlags* text;
-  bool tokenizers = false;
+  TextService::Loads loads = TextService::Loads::kEncoder;
+  size_t calls = 3;  // to a server at once; as many as a RequestWindow has under way
   const ShardFlags* shard = nullptr;  // null: the work cannot be cut
   std::string settings;               // that shape the rows, as text; for shards
 };

@@ -107,7 +107,11 @@ int RunTokenize(const std::vector<std::string>& args) {
   group.Switch("--table", flags.table, "Print a table to read.");
   AddServerFlags(&line, &flags.server);
   if (const auto exit_code = line.Parse(args)) return *exit_code;
-  return RunTextCommand({&line, &flags.model, &flags.server, &flags.text, true},
+  return RunTextCommand({.line = &line,
+                         .model = &flags.model,
+                         .server = &flags.server,
+                         .text = &flags.text,
+                         .loads = TextService::Loads::kTokenizer},
                         [&](TextService* service, OutputFile* file, ProgressLine*) {
                           return TokenizeAllInputs(flags, service, file);
                         });

@@ -10,9 +10,9 @@
 
 #include "common/json_writer.h"
 #include "common/step_progress.h"
-#include "lab/prometheus_text.h"
 #include "load/http_load.h"
 #include "load/process_stat.h"
+#include "load/prometheus_text.h"
 #include "load/server_process.h"
 #include "load/table.h"
 
@@ -146,7 +146,7 @@ Status LifecycleBench::Unload(const char* name) const {
 
 Expected<double> LifecycleBench::Loads(const char* name) const {
   PENSTOCK_ASSIGN_OR_RETURN(const std::string text, load::HttpGet(server_->target(), "/metrics"));
-  return SumOfSeries(text, "penstock_model_loads_total", {fmt::format("model=\"{}\"", name)});
+  return load::SumOfSeries(text, "penstock_model_loads_total", {fmt::format("model=\"{}\"", name)});
 }
 
 double LifecycleBench::Resident() const {

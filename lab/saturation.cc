@@ -9,6 +9,7 @@
 
 #include "bench/kernel_loop.h"
 #include "common/step_progress.h"
+#include "devices/devices.h"
 #include "load/http_load.h"
 #include "load/server_process.h"
 #include "load/table.h"

@@ -8,10 +8,10 @@
 
 #include "common/step_progress.h"
 #include "lab/memory_watch.h"
-#include "lab/prometheus_text.h"
 #include "lab/soak.h"
 #include "lab/soak_run.h"
 #include "load/chat_load.h"
+#include "load/prometheus_text.h"
 #include "load/table.h"
 
 namespace penstock::lab {
@@ -233,7 +233,8 @@ void ChatSoak::JudgeAnswers(const load::ChatResult& result, double others) {
 void ChatSoak::JudgeCounters(const load::ChatResult& result, const std::string& before,
                              const std::string& after) {
   const auto counted = [&](std::initializer_list<std::string_view> labels) {
-    return SumOfSeries(after, kRequests, labels) - SumOfSeries(before, kRequests, labels);
+    return load::SumOfSeries(after, kRequests, labels) -
+           load::SumOfSeries(before, kRequests, labels);
   };
   verdict_.ExpectEqual("requests the server counted, all codes", counted({kChatRoute}),
                        static_cast<double>(result.sent));
@@ -252,10 +253,10 @@ void ChatSoak::JudgeCounters(const load::ChatResult& result, const std::string& 
   for (const char* gauge :
        {"penstock_requests_in_flight", "penstock_queue_tokens", "penstock_generate_running",
         "penstock_generate_waiting", "penstock_http_streams"}) {
-    verdict_.ExpectEqual(std::string(gauge) + " afterwards", SumOfSeries(after, gauge), 0);
+    verdict_.ExpectEqual(std::string(gauge) + " afterwards", load::SumOfSeries(after, gauge), 0);
   }
   const auto rise = [&](const char* name) {
-    return SumOfSeries(after, name) - SumOfSeries(before, name);
+    return load::SumOfSeries(after, name) - load::SumOfSeries(before, name);
   };
   std::printf("preempted: %.0f; prompt tokens: %.0f, of which cached: %.0f\n",
               rise("penstock_generate_preemptions_total"),
@@ -290,7 +291,7 @@ Expected<double> ChatSoak::AwaitFreeBlocks() {
   for (;;) {
     PENSTOCK_ASSIGN_OR_RETURN(const std::string now, load::HttpGet(server_->target(), "/metrics"));
     const std::chrono::duration<double, std::milli> elapsed = Clock::now() - begin;
-    if (SumOfSeries(now, kBlocksUsed) == 0 || elapsed.count() > 4 * kFreeMsMax) {
+    if (load::SumOfSeries(now, kBlocksUsed) == 0 || elapsed.count() > 4 * kFreeMsMax) {
       return elapsed.count();
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

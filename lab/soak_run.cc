@@ -9,8 +9,8 @@
 
 #include "common/step_progress.h"
 #include "lab/memory_watch.h"
-#include "lab/prometheus_text.h"
 #include "load/process_stat.h"
+#include "load/prometheus_text.h"
 #include "load/table.h"
 
 namespace penstock::lab {
@@ -193,7 +193,8 @@ void SoakRun::JudgeAnswers(const load::HttpRunResult& run, bool bulk_refused) {
 // The server's counts equal the clients'; for clients that left, only the server knows the outcome.
 void SoakRun::JudgeCounters(const SoakPhase& phase, const std::string& prefix, bool all_by_loads) {
   const auto counted = [&](std::string_view name, std::initializer_list<std::string_view> labels) {
-    return SumOfSeries(phase.after, name, labels) - SumOfSeries(phase.before, name, labels);
+    return load::SumOfSeries(phase.after, name, labels) -
+           load::SumOfSeries(phase.before, name, labels);
   };
   double sent = 0;
   double left = 0;
@@ -229,9 +230,9 @@ void SoakRun::JudgeCounters(const SoakPhase& phase, const std::string& prefix, b
                     exhausted >= refused && exhausted <= refused + left);
   }
   verdict_.ExpectEqual(prefix + "requests in flight afterwards",
-                       SumOfSeries(phase.after, "penstock_requests_in_flight"), 0);
+                       load::SumOfSeries(phase.after, "penstock_requests_in_flight"), 0);
   verdict_.ExpectEqual(prefix + "tokens queued afterwards",
-                       SumOfSeries(phase.after, "penstock_queue_tokens"), 0);
+                       load::SumOfSeries(phase.after, "penstock_queue_tokens"), 0);
 }
 
 Status SoakRun::JudgeAfterwards() {

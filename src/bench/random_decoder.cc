@@ -18,13 +18,15 @@ struct Shape {
   bool tied, biases, head_norms;
 };
 
-// From the configurations of TinyLlama-1.1B, Qwen2.5-0.5B, Qwen3-0.6B, SmolLM2-135M, Llama-3.2-1B.
+// "tiny" is for simulations, in which nothing is computed by it; the others are
+// from the configurations of TinyLlama-1.1B, Qwen2.5-0.5B, Qwen3-0.6B, SmolLM2-135M, Llama-3.2-1B.
 constexpr Shape kShapes[] = {
     {"llama-1b", "llama", 22, 2048, 32, 4, 64, 5632, 32000, 16384, false, false, false},
     {"qwen2-0.5b", "qwen2", 24, 896, 14, 2, 64, 4864, 151936, 32768, true, true, false},
     {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 40960, true, false, true},
     {"smollm2-135m", "llama", 30, 576, 9, 3, 64, 1536, 49152, 8192, true, false, false},
     {"llama3.2-1b", "llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, true, false, false},
+    {"tiny", "llama", 1, 32, 2, 1, 16, 32, 32, 2048, true, false, false},
 };
 
 // The type of most matrices, and of those that mixes keep in a larger one: the output, and v and

@@ -83,6 +83,8 @@ struct ServerOptions {
 
   // --stage-timers: times the stages of every request for /v1/stats, /metrics and the slow log.
   bool stage_timers = true;
+  // --metrics-aliases vllm: /metrics and /metrics/router also have vLLM's names.
+  bool vllm_metrics = false;
   // --slow-request-ms: requests that take longer are logged at level warn, a few a second at most.
   // 0 = none.
   std::chrono::milliseconds slow_request{1000};

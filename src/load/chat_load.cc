@@ -27,8 +27,8 @@ class ChatRun final : public ChatClient::Owner {
         requests_(target, load.request, load.scale, load.seed),
         random_(load.seed + 1),
         clients_(
-            &run_, {load.rate, 1, load.concurrency, kPauseAfterFailure}, &random_,
-            [this] { return std::make_unique<ChatClient>(&place_, this); },
+            &run_, {load.rate, 1, load.concurrency, kPauseAfterFailure, load.next_arrival_s},
+            &random_, [this] { return std::make_unique<ChatClient>(&place_, this); },
             [this](ChatClient* client, Clock::time_point intended) { Issue(client, intended); }) {}
 
   Expected<ChatResult> Run(const HttpTarget& target, const LoadWindow& window);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -33,7 +34,8 @@ struct ChatLoad {
   // Closed loop: clients. Open loop: connections at most; requests that come while all are busy
   // wait.
   int concurrency = 1;
-  double rate = 0;  // requests/s, Poisson; 0 = closed loop
+  double rate = 0;                              // requests/s, Poisson; 0 = closed loop
+  std::function<double()> next_arrival_s = {};  // as HttpLoad has it
   ChatRequestOptions request;
   PromptScale scale;
   double timeout_share =

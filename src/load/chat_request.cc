@@ -160,9 +160,13 @@ std::string ChatRequests::Prompt(int words) {
 }
 
 ChatRequests::Request ChatRequests::Next(bool with_timeout, bool large_events) {
-  const std::string prompt = Prompt(scale_.WordsFor(options_.prompt_tokens.Draw(&random_)));
+  std::pair<int, int> given;
+  if (options_.next_tokens != nullptr) given = options_.next_tokens();
+  const bool drawn = options_.next_tokens == nullptr;
+  const std::string prompt =
+      Prompt(scale_.WordsFor(drawn ? options_.prompt_tokens.Draw(&random_) : given.first));
   Request request;
-  request.output_tokens = options_.output_tokens.Draw(&random_);
+  request.output_tokens = drawn ? options_.output_tokens.Draw(&random_) : given.second;
   Body body;
   body.prompt = prompt;
   body.output_tokens = request.output_tokens;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "common/status.h"
 #include "load/http_load.h"
@@ -41,6 +43,8 @@ struct ChatRequestOptions {
   bool ignore_eos = true;  // texts are as long as was asked for
   TokenRange prompt_tokens = {256, 256};
   TokenRange output_tokens = {128, 128};
+  // Instead of the two ranges: tokens of the next request's prompt and text. May be empty.
+  std::function<std::pair<int, int>()> next_tokens = {};
   double prefix_share = 0;  // of a prompt's words, at its begin: the same for all requests
 };
 

@@ -85,8 +85,8 @@ class Stream {
         load_(load),
         random_(load.seed),
         clients_(
-            run, {load.rate, load.burst, load.concurrency, kPauseAfterLoss}, &random_,
-            [this] { return std::make_unique<Client>(&run_->context, this); },
+            run, {load.rate, load.burst, load.concurrency, kPauseAfterLoss, load.next_arrival_s},
+            &random_, [this] { return std::make_unique<Client>(&run_->context, this); },
             [this](Client* client, Clock::time_point intended) { Issue(client, intended); }) {
     result_.name = load.name;
   }

@@ -37,7 +37,7 @@ std::string AuthorityOf(const HttpTarget& target);
 // "https://host:443".
 std::string UrlOf(const HttpTarget& target);
 
-enum class LoadRoute { kOpenAiEmbeddings, kTeiEmbed, kRerank };
+enum class LoadRoute { kOpenAiEmbeddings, kTeiEmbed, kRerank, kClassify };
 
 // One stream of requests.
 struct HttpLoad {
@@ -48,7 +48,11 @@ struct HttpLoad {
   int concurrency = 1;
   double rate = 0;  // requests/s, Poisson; 0 = closed loop
   int burst = 1;    // open loop: requests that arrive together, the rate staying the same
-  int batch = 1;    // texts of one request
+  // Open loop instead of `rate` and `burst`: when the next request arrives, in seconds since the
+  // begin of the run; infinity: none comes any more. May be empty.
+  std::function<double()> next_arrival_s = {};
+  int batch = 1;                         // texts of one request
+  std::function<int()> next_batch = {};  // ... of the next one, instead; may be empty
   LoadRoute route = LoadRoute::kOpenAiEmbeddings;
   bool base64 = true;         // encoding_format of kOpenAiEmbeddings
   std::string model;          // "" = left out

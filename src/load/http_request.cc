@@ -19,11 +19,13 @@ const char* PathOf(LoadRoute route) {
       return "/embed";
     case LoadRoute::kRerank:
       return "/v1/rerank";
+    case LoadRoute::kClassify:
+      return "/v1/classify";
   }
   return "/";
 }
 
-std::string MakeBody(const HttpLoad& load) {
+std::string MakeBody(const HttpLoad& load, int batch) {
   std::string body;
   JsonWriter json(&body);
   json.BeginObject();
@@ -35,12 +37,15 @@ std::string MakeBody(const HttpLoad& load) {
     case LoadRoute::kTeiEmbed:
       json.Key("inputs");
       break;
+    case LoadRoute::kClassify:
+      json.Key("input");
+      break;
     case LoadRoute::kRerank:
       json.Field("query", kRerankQuery).Key("documents");
       break;
   }
   json.BeginArray();
-  for (int i = 0; i < load.batch; ++i) json.String(load.next_text());
+  for (int i = 0; i < batch; ++i) json.String(load.next_text());
   json.EndArray().EndObject();
   return body;
 }
@@ -48,9 +53,10 @@ std::string MakeBody(const HttpLoad& load) {
 }  // namespace
 
 WireRequest MakeRequest(const HttpTarget& target, const HttpLoad& load, bool with_timeout) {
-  const std::string body = MakeBody(load);
+  const int batch = load.next_batch != nullptr ? load.next_batch() : load.batch;
+  const std::string body = MakeBody(load, batch);
   WireRequest request;
-  request.texts = static_cast<uint64_t>(load.batch);
+  request.texts = static_cast<uint64_t>(batch);
   request.bytes = fmt::format(
       "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
       PathOf(load.route), AuthorityOf(target), body.size());

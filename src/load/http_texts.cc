@@ -48,7 +48,7 @@ constexpr std::string_view kWords[] = {
 Expected<std::vector<double>> ParseNumbers(std::string_view text, size_t count) {
   std::vector<double> numbers;
   const Status wrong = Status::InvalidArgument(
-      "lengths are fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA,MIN,MAX");
+      "lengths are fixed:N, uniform:MIN,MAX or lognormal:MEAN,SIGMA[,MIN,MAX]");
   while (!text.empty()) {
     double number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -75,9 +75,13 @@ Expected<LengthSpec> LengthSpec::Parse(const std::string& text) {
               : kind == "uniform" ? Kind::kUniform
                                   : Kind::kLogNormal;
   const size_t count = kind == "fixed" ? 1 : kind == "uniform" ? 2 : 4;
+  std::string all(rest);
+  if (kind == "lognormal" && std::ranges::count(rest, ',') == 1) {
+    all += fmt::format(",1,{:.0f}", kTokensMax);
+  }
   PENSTOCK_ASSIGN_OR_RETURN(
       const std::vector<double> numbers,
-      ParseNumbers(count == 4 && kind != "lognormal" ? std::string_view() : rest, count));
+      ParseNumbers(count == 4 && kind != "lognormal" ? std::string_view() : all, count));
   if (count == 4) {
     spec.mean = numbers[0];
     spec.sigma = numbers[1];

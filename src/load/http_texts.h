@@ -23,7 +23,7 @@ struct LengthSpec {
   int32_t min = 4;
   int32_t max = 250;
 
-  // "fixed:N", "uniform:MIN,MAX" or "lognormal:MEAN,SIGMA,MIN,MAX"; lengths from 1 to 100000.
+  // "fixed:N", "uniform:MIN,MAX" or "lognormal:MEAN,SIGMA[,MIN,MAX]"; lengths from 1 to 100000.
   static Expected<LengthSpec> Parse(const std::string& text);
   int32_t Draw(std::mt19937_64* random) const;
 };

@@ -8,6 +8,7 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -84,6 +85,9 @@ class ClientPool {
     int concurrency;
     // After a failure, closed loop: a server would be asked again as fast as the processor can.
     std::chrono::milliseconds pause;
+    // As HttpLoad::next_arrival_s; may be empty.
+    std::function<double()> next_arrival_s = {};
+    bool open() const { return rate > 0 || next_arrival_s != nullptr; }
   };
   using Make = std::function<std::unique_ptr<Client>()>;
   // Gives a client a request that was to be sent at that time.
@@ -98,8 +102,8 @@ class ClientPool {
         timer_(run->context) {}
 
   void Begin() {
-    if (plan_.rate > 0) {
-      next_ = Clock::now();
+    if (plan_.open()) {
+      next_ = begin_ = Clock::now();
       return Schedule();
     }
     for (int i = 0; i < plan_.concurrency; ++i) Issue(NewClient(), Clock::now());
@@ -110,11 +114,11 @@ class ClientPool {
   void Free(Client* client, bool failed) {
     run_->last_answer = Clock::now();
     --run_->outstanding;
-    if (plan_.rate <= 0 && failed) {
+    if (!plan_.open() && failed) {
       auto timer = std::make_shared<boost::asio::steady_timer>(run_->context, plan_.pause);
       timer->async_wait(
           [this, client, timer](const boost::system::error_code&) { Issue(client, Clock::now()); });
-    } else if (plan_.rate <= 0) {
+    } else if (!plan_.open()) {
       Issue(client, Clock::now());
     } else if (!backlog_.empty()) {
       const auto intended = backlog_.front();
@@ -135,7 +139,7 @@ class ClientPool {
 
   void Issue(Client* client, Clock::time_point intended) {
     if (!run_->MayIssue()) {
-      if (plan_.rate > 0) idle_.push_back(client);
+      if (plan_.open()) idle_.push_back(client);
       return run_->StopIfDone();
     }
     ++run_->issued;
@@ -144,7 +148,13 @@ class ClientPool {
   }
 
   void Schedule() {
-    next_ += Seconds(std::exponential_distribution<double>(plan_.rate / plan_.burst)(*random_));
+    if (plan_.next_arrival_s != nullptr) {
+      const double arrival_s = plan_.next_arrival_s();
+      if (std::isinf(arrival_s)) return;
+      next_ = begin_ + Seconds(arrival_s);
+    } else {
+      next_ += Seconds(std::exponential_distribution<double>(plan_.rate / plan_.burst)(*random_));
+    }
     timer_.expires_at(next_);
     timer_.async_wait([this](const boost::system::error_code& ec) {
       if (!ec) Arrive();
@@ -175,7 +185,7 @@ class ClientPool {
   const Make make_;
   const Start start_;
   boost::asio::steady_timer timer_;
-  Clock::time_point next_;
+  Clock::time_point begin_, next_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<Client*> idle_;              // open loop
   std::deque<Clock::time_point> backlog_;  // open loop: arrived, no client free

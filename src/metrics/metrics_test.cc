@@ -208,6 +208,24 @@ TEST(RouterGauges, PrintsValuesAsTheyAre) {
   }
 }
 
+TEST(RouterGauges, TotalsAreSumsOrTheLargest) {
+  Metrics metrics;
+  RouterGauges& router = metrics.router();
+  using Family = RouterGauges::Family;
+  EXPECT_EQ(router.Total(Family::kQueueSeconds), 0);
+  for (const double seconds : {0.5, 2.0, 1.0}) {
+    const std::string label = MetricLabel("model", std::to_string(seconds));
+    SecondsMetric& queue = metrics.AddSeconds("q", "Q.", Metrics::Kind::kGauge, label);
+    queue.Add(seconds);
+    router.Add(Family::kQueueSeconds, label, &queue);
+    Gauge& waiting = metrics.AddGauge("w", "W.", label);
+    waiting.Set(3);
+    router.Add(Family::kGenerateWaiting, label, &waiting);
+  }
+  EXPECT_EQ(router.Total(Family::kQueueSeconds), 2);
+  EXPECT_EQ(router.Total(Family::kGenerateWaiting), 9);
+}
+
 TEST(RouterGauges, StaysWithinItsBytes) {
   Metrics metrics;
   std::vector<std::string> models;

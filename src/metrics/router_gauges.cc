@@ -40,7 +40,28 @@ struct AppendValue {
   }
 };
 
+struct ValueOf {
+  double operator()(int64_t value) const { return static_cast<double>(value); }
+  double operator()(const Gauge* gauge) const { return static_cast<double>(gauge->value()); }
+  double operator()(const SecondsMetric* seconds) const { return seconds->value(); }
+  double operator()(const RouterGauges::Ratio& ratio) const {
+    return RatioOf(*ratio.part, *ratio.whole);
+  }
+};
+
 }  // namespace
+
+double RouterGauges::Total(Family family) const {
+  const List& list = lists_[static_cast<size_t>(family)];
+  const size_t count = list.size.load(std::memory_order_acquire);
+  const bool largest = family == Family::kKvUsage || family == Family::kQueueSeconds;
+  double total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double value = std::visit(ValueOf{}, list.series[i].source);
+    total = largest ? std::max(total, value) : total + value;
+  }
+  return total;
+}
 
 void RouterGauges::Add(Family family, std::string_view labels, Source source) {
   const auto index = static_cast<size_t>(family);

@@ -50,6 +50,10 @@ class RouterGauges {
   // The text exposition format 0.0.4, without HELP lines. Any thread, no lock.
   std::string Render() const;
 
+  // The sum over the models; of kKvUsage and kQueueSeconds the largest. 0 where there are none. Any
+  // thread, no lock.
+  double Total(Family family) const;
+
  private:
   struct Series {
     std::string name;  // with its labels

@@ -8,6 +8,7 @@
 #include "http/accept.h"
 #include "metrics/stages.h"
 #include "routes/inner_call.h"
+#include "routes/load_report.h"
 #include "routes/path_pattern.h"
 
 namespace penstock::routes {
@@ -139,6 +140,7 @@ std::optional<http::HttpResponse> Router::Check(http::HttpRequest* request) {
 
 std::optional<http::HttpResponse> Router::OnHeader(http::HttpRequest* request) {
   AddCors(request);
+  AddLoadReport(metrics_->router(), request);
   if (auto refusal = Check(request)) return refusal;
   // Before a body is read. What has none, and what administrators ask for, may make room.
   if (HasBody(*request) && RouteOf(*request)->who == frontend::RouteFor::kUsers) {

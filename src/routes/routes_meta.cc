@@ -5,6 +5,7 @@
 #include "common/json_writer.h"
 #include "http/accept.h"
 #include "http/gzip.h"
+#include "metrics/metric_aliases.h"
 #include "routes/docs_page.h"
 #include "routes/openapi.h"
 #include "routes/path_pattern.h"
@@ -32,11 +33,15 @@ void Ready(const RouteCall& call) {
 
 constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 
+std::string WithAliases(const RouteCall& call, std::string text) {
+  return call.options->vllm_metrics ? text + metrics::VllmAliases(text) : std::move(text);
+}
+
 void RenderMetrics(const RouteCall& call) {
   http::HttpResponse response;
   response.content_type = kMetricsType;
   response.headers.emplace_back("Vary", "Accept-Encoding");
-  response.body = call.metrics->Render();
+  response.body = WithAliases(call, call.metrics->Render());
   if (http::AcceptsGzip(call.request->Header("accept-encoding"))) {
     response.headers.emplace_back("Content-Encoding", "gzip");
     response.body = http::Gzip(response.body);
@@ -45,7 +50,7 @@ void RenderMetrics(const RouteCall& call) {
 }
 
 void RenderRouterMetrics(const RouteCall& call) {
-  call.Ok(call.metrics->router().Render(), kMetricsType);
+  call.Ok(WithAliases(call, call.metrics->router().Render()), kMetricsType);
 }
 
 void GetStats(const RouteCall& call) {

@@ -1,5 +1,6 @@
 """What a fleet relies on: leaving behind proxies, gauges for routers, demand for scalers."""
 import gzip
+import json
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -106,6 +107,64 @@ def test_gauges_for_routers_ask_for_the_key_of_metrics(start):
     server = start("--api-key", "one")
     assert server.get("/metrics/router").status_code == 401
     assert server.get("/metrics/router", headers={"Authorization": "Bearer one"}).status_code == 200
+
+
+def test_aliases_of_vllm(start, tmp_path):
+    folder = scripted_model.write_weather(tmp_path / "weather")
+    server = start("--model", f"weather={folder}", "--metrics-aliases=vllm", model=False)
+    body = {"model": "weather", "prompt": "a cat " * 40, "max_tokens": 3, "ignore_eos": True}
+    for _ in range(2):
+        assert server.post("/v1/completions", body).status_code == 200
+    text = server.get("/metrics").text
+    values = {name: float(value) for name, value in samples(text).items()}
+    label, ours = '{model_name="weather"}', '{model="weather"}'
+    assert values["vllm:generation_tokens_total" + label] == values["penstock_generate_tokens_total" + ours] == 6
+    computed, cached = (values[f"penstock_generate_{kind}_tokens_total{ours}"] for kind in ("prompt", "cached"))
+    assert cached > 0 and values["vllm:prompt_tokens_total" + label] == computed + cached
+    assert values["vllm:prefix_cache_hits_total" + label] == cached
+    assert values["vllm:time_to_first_token_seconds_count" + label] == 2
+    assert 'vllm:cache_config_info{block_size="32",' in text and "# TYPE vllm:num_requests_waiting gauge\n" in text
+    router = server.get("/metrics/router").text
+    assert f"vllm:kv_cache_usage_perc{label}" in router and f"vllm:num_requests_running{label}" in router
+    assert "vllm:generation" not in router and len(router) < 4096
+    server.stop()
+    assert "vllm:" not in start("--model", f"weather={folder}", model=False).get("/metrics").text
+
+
+@pytest.mark.parametrize("form", ["TEXT", "text", "JSON"])
+def test_answers_tell_the_load_to_those_who_ask(with_text, form):
+    answer = with_text.post("/embed", {"inputs": "a dog"}, headers={"endpoint-load-metrics-format": form})
+    kind, report = answer.headers["endpoint-load-metrics"].split(" ", 1)
+    assert kind == form.upper()
+    if kind == "JSON":
+        named = json.loads(report)["named_metrics"]
+    else:
+        pairs = dict(pair.split("=") for pair in report.split(", "))
+        named = {name.removeprefix("named_metrics."): float(value) for name, value in pairs.items()}
+    assert set(named) == {"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "queue_seconds",
+                          "requests_in_flight"}
+    assert all(value >= 0 for value in named.values())
+
+
+def test_answers_tell_no_load_unasked(with_text):
+    for headers in ({}, {"endpoint-load-metrics-format": "BIN"}, {"endpoint-load-metrics-format": ""}):
+        assert "endpoint-load-metrics" not in with_text.post("/embed", {"inputs": "a dog"}, headers=headers).headers
+
+
+def test_a_session_is_no_prefix(with_text):
+    """What names a conversation to a router changes neither the text nor what the cache may give."""
+    def ask(prompt, session, key):
+        body = {"model": "weather", "messages": [{"role": "user", "content": prompt}], "max_tokens": 4,
+                "prompt_cache_key": key}
+        answer = with_text.post("/v1/chat/completions", body, headers={"x-session-id": session}).json()
+        return answer["choices"][0]["message"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    one, two = "a cat " * 60, "the dog " * 60
+    first, cached = ask(one, "s1", "k1")
+    assert cached == 0
+    assert ask(two, "s1", "k1")[1] < 32, "the same names, another beginning: nothing of it is known"
+    again, known = ask(one, "s2", "k2")
+    assert again == first and known > 32, "other names, the same beginning"
 
 
 def test_demand_counts_refused_work_too(start):

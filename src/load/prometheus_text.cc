@@ -1,9 +1,9 @@
-#include "lab/prometheus_text.h"
+#include "load/prometheus_text.h"
 
 #include <algorithm>
 #include <charconv>
 
-namespace penstock::lab {
+namespace penstock::load {
 
 double SumOfSeries(std::string_view text, std::string_view name,
                    std::initializer_list<std::string_view> labels) {
@@ -27,4 +27,4 @@ double SumOfSeries(std::string_view text, std::string_view name,
   return sum;
 }
 
-}  // namespace penstock::lab
+}  // namespace penstock::load

@@ -1,8 +1,8 @@
-#include "lab/prometheus_text.h"
+#include "load/prometheus_text.h"
 
 #include <gtest/gtest.h>
 
-namespace penstock::lab {
+namespace penstock::load {
 namespace {
 
 TEST(PrometheusTextTest, SumsSeries) {
@@ -23,4 +23,4 @@ TEST(PrometheusTextTest, SumsSeries) {
 }
 
 }  // namespace
-}  // namespace penstock::lab
+}  // namespace penstock::load

@@ -1,0 +1,36 @@
+// Asks a server the requests of a workload, at their times. Blocking; one thread.
+#pragma once
+
+#include "common/status.h"
+#include "load/http_load.h"
+#include "plan/served_model.h"
+#include "plan/workload.h"
+
+namespace penstock::plan {
+
+struct Percentiles {
+  double p50 = 0, p95 = 0, p99 = 0;  // ms
+};
+Percentiles PercentilesOf(const load::LatencyHistogram& times);
+
+struct DriveOptions {
+  load::HttpTarget target;
+  double word_tokens = 1;  // EncoderCosts::word_tokens
+  double warmup_s = 3, seconds = 30;
+  uint64_t seed = 1;
+};
+
+struct Driven {
+  Percentiles answers;         // of chats the first token
+  Percentiles between_tokens;  // of chats
+  // Encoders alone:
+  double busy_share = 0;  // of the time, in batches
+  double outside_s = 0;   // of a request beside waiting for its batch and the batch, mean
+  double row_tokens = 0;  // mean
+};
+
+// `workload` at its rate. kUnavailable: requests were lost or refused.
+Expected<Driven> DriveServer(const ServedModel& model, const Workload& workload,
+                             const DriveOptions& options);
+
+}  // namespace penstock::plan
