@@ -188,13 +188,13 @@ void AddLogFlags(FlagSet* app, ServeFlags* flags) {
   log.Add("--stage-timers", flags->stage_timers, "ON|OFF", OneOf({"on", "off"}),
           "Time the stages of every request, for /v1/stats, /metrics and the log of slow requests: "
           "on or off.");
-  static const std::map<std::string, bool> kMetricNames = {{"none", false}, {"vllm", true}};
+  static const std::map<std::string, bool> kMetricNames = {{"off", false}, {"vllm", true}};
   log.Add("--metrics-aliases", flags->server.vllm_metrics, "NAMES",
           "Names beside our own in /metrics and /metrics/router, for dashboards, scalers and "
           "routers "
-          "that know those: none or vllm.")
+          "that know those: off or vllm.")
       ->Transform(NameOf(kMetricNames))
-      ->DefaultText("none");
+      ->DefaultText("off");
 }
 
 Status CheckTlsFlags(const http::ServerOptions& server) {
