@@ -36,8 +36,8 @@ class BatchRun {
         service_(service),
         file_(file),
         progress_(progress),
-        window_([this](const TextService::Posted& answer,
-                       const BatchAsk& ask) { return Take(answer, ask); },
+        window_([this](TextService::Posted answer,
+                       const BatchAsk& ask) { return Take(std::move(answer), ask); },
                 static_cast<size_t>(flags.concurrency)) {}
 
   Status Run() {
@@ -59,7 +59,12 @@ class BatchRun {
   int64_t failed() const { return failed_; }
 
  private:
-  Status Take(const TextService::Posted& answer, const BatchAsk& ask) {
+  Status Take(TextService::Posted answer, const BatchAsk& ask) {
+    if (answer.print != nullptr) {
+      http::HttpResponse response = answer.print();
+      answer.status = response.status;
+      answer.body = std::move(response.body);
+    }
     bool failed = !ask.status.ok();
     file_->Write(failed ? PrintFailure(ask, index_, ask.status)
                         : PrintAnswer(ask, index_, answer.status, answer.body, &failed));

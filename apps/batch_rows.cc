@@ -19,7 +19,8 @@ Expected<std::string> PromptOf(const JsonObject& object, const BatchSettings& se
       std::string text;
       if (object[field].Get(&text)) return text;
     }
-    return Status::InvalidArgument("there is no field prompt, text, input or content, no messages");
+    return Status::InvalidArgument(
+        "the row has none of the fields prompt, text, input, content and messages");
   }
   std::string prompt;
   bool found = false;
@@ -31,7 +32,7 @@ Expected<std::string> PromptOf(const JsonObject& object, const BatchSettings& se
     found = true;
   }
   if (found) return prompt;
-  return Status::InvalidArgument("there is no field " + settings.text_fields.front());
+  return Status::InvalidArgument("the row has no text in field " + settings.text_fields.front());
 }
 
 void WriteMessage(const char* role, const std::string& content, JsonWriter* json) {

@@ -8,7 +8,7 @@
 
 namespace penstock::cli {
 
-// Sets host, port and tls. As typed: "host:port" means http, and "/v1" at the end is no matter.
+// Sets host, port and tls. "host:port" without a scheme means http; "/v1" at the end is ignored.
 // kInvalidArgument names the flag.
 Status ParseTarget(const std::string& flag, const std::string& url, load::HttpTarget* target);
 

@@ -149,13 +149,12 @@ void TextService::PostHere(const std::string& path, std::string body, api::Callb
                         const std::lock_guard lock(mutex_);
                         posted_.erase(cancel);
                       }
-                      // An answer to a row that was stopped is none.
+                      // Stop() cancelled the row: what came back is an error, not its text.
                       if (stop_->cancelled()) {
                         return done(Status(StatusCode::kCancelled, "interrupted"));
                       }
                       if (print == nullptr) return done(Status::Internal("the request was lost"));
-                      http::HttpResponse response = print();
-                      done(Posted{response.status, std::move(response.body)});
+                      done(Posted{0, "", print});
                     });
 }
 

@@ -13,6 +13,7 @@
 #include "client/text_client.h"
 #include "command_line.h"
 #include "common/worker_pool.h"
+#include "http/message.h"
 #include "http/server_options.h"
 #include "model_flags.h"
 #include "output_file.h"
@@ -42,6 +43,8 @@ class TextService {
   struct Posted {
     int status = 0;
     std::string body;
+    // Makes the two, where it is set: by the thread that wants them, and not by the model's.
+    http::Exchange::Print print = nullptr;
   };
   void Post(const std::string& path, std::string body, api::Callback<Posted> done);
 

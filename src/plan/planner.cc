@@ -201,7 +201,7 @@ Expected<PlanPoint> Planner::At(int replicas, double rate) const {
     point.busy_share += outcome.busy_share / options_.seeds;
     point.cache_peak = std::max(point.cache_peak, outcome.cache_peak);
     point.preemptions += static_cast<double>(outcome.preemptions) / options_.seeds;
-    if (hopeless) break;  // other seeds are no better
+    if (hopeless) break;  // other seeds would answer nothing either
   }
   point.kept = static_cast<double>(kept) / options_.seeds;
   return point;
