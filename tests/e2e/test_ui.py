@@ -746,6 +746,24 @@ def test_can_be_read_by_all(page, ui_server, width, dark):
     assert not page.errors()
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_name_of_every_stage_is_read_on_its_colour(page, ui_server, dark):
+    page.screen(1360, 900, dark)
+    embed(ui_server)
+    page.live()
+    page.until(lambda: page.all("#live .stack > div"), "the bar of stages")
+    # The bar as it is where one stage takes nearly all of the time, for each of them.
+    page.driver.execute_async_script("""
+        const done = arguments[arguments.length - 1];
+        import(new URL('live.js', document.querySelector('script[type=module]').src)).then((live) => {
+          const bars = live.STAGES.map(([stage]) => live.stageBar([{stage, share: 1}]));
+          document.querySelector('#live').prepend(...bars);
+          done(bars.length);
+        });""")
+    assert len([bar for bar in page.all("#live .stack > div") if " 100" in bar.text]) >= 12
+    check(page, "stages", 1360, dark)
+
+
 def check(page, tab, width, dark):
     """That the tab can be read; and its picture."""
     assert page.driver.execute_script(CHECKS) == [], (tab, width, dark)
