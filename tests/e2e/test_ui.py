@@ -1,13 +1,9 @@
 """The web page, in headless Chromium: it shows what /v1/stats says, loads and unloads models, streams
-a chat, asks for keys, lets no markup in, and can be read by people with a keyboard or a screen
-reader.
+a chat, asks for keys, and lets no markup in.
 
-Needs Chromium and its driver (tools/install_deps.sh ui). PENSTOCK_UI_SHOTS=folder keeps a picture of
-each tab, light and dark.
+Needs Chromium and its driver (tools/install_deps.sh ui).
 """
 import json
-import os
-import pathlib
 import re
 import shutil
 import signal
@@ -24,14 +20,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from ui_page import CHROMIUM, DRIVER, Page, chat_folder, driver, embed, page, ui_server  # noqa: F401
+from ui_page import CHROMIUM, DRIVER, Page, chat_folder, driver, embed, page, pick, run, ui_server  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="CHROMIUM IS NOT HERE: tools/install_deps.sh ui")
-
-TABS = ["live", "models", "playground", "requests"]
-# axe's rules color-contrast, label, button-name, aria-valid, duplicate-id, in small: what cannot be
-# read or named. Returns a list of sentences.
-CHECKS = (pathlib.Path(__file__).parent / "ui_checks.js").read_text()
 
 
 def test_what_the_live_tab_shows_is_what_stats_say(page, ui_server):
@@ -136,16 +127,6 @@ def test_models_are_unloaded_loaded_and_pinned(page, ui_server):
     press("Unpin")
     page.until(lambda: not lifecycle()["pinned"], "the end of the pin")
     assert not page.errors()
-
-
-def pick(page, name):
-    page.tab("playground")
-    page.button(name, "#playground").click()
-    page.until(lambda: page.all("#playground-model option"), "the models")
-
-
-def run(page):
-    page.button("Run", "#playground").click()
 
 
 def test_embed_rerank_and_classify_in_the_playground(page, ui_server):
@@ -696,114 +677,6 @@ def test_who_gives_no_key_is_not_asked_again_and_again(driver, start):
     before = driver.execute_script(reads)
     page.until(lambda: driver.execute_script(reads) >= before + 2, "the next ones")
     assert page.one("#link").text == "live"
-
-
-# A reply in which every kind of Markdown stands.
-REPLY = r"""
-    const real = window.fetch;
-    const text = '## The pipe\n\nA **penstock** leads *water* from the reservoir to the [turbine](https://example.com/turbine); see `flow()`.\n\n' +
-      '1. The valve opens.\n2. Water falls:\n   - fast,\n   - under pressure.\n\n' +
-      '| head | flow | power |\n|:---|---:|---:|\n| 100 m | 2 m³/s | 1.8 MW |\n| 250 m | 4 m³/s | 8.8 MW |\n\n' +
-      '```python\ndef power_mw(head_m, flow_m3_s, efficiency=0.9):\n    return 9.81e-3 * head_m * flow_m3_s * efficiency\n```\n\n> Losses are left out.';
-    const events = text.match(/.{1,12}/gs).map((content) => `data: ${JSON.stringify({choices: [{delta: {content}}]})}\n\n`);
-    window.fetch = (path, options) => (path !== 'v1/chat/completions' ? real(path, options)
-      : Promise.resolve(new Response(events.join(''))));"""
-
-
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [1360, 390])
-def test_can_be_read_by_all(page, ui_server, width, dark):
-    page.screen(width, 900, dark)
-    embed(ui_server)
-    page.live()
-    for tab in TABS:
-        page.tab(tab)
-        if tab == "models":
-            page.until(lambda: page.all("article.model"), "the models")
-        if tab == "playground":
-            pick(page, "Embed")
-            run(page)
-            page.until(lambda: page.all(".heat td"), "the heat map")
-            check(page, tab, width, dark)
-            pick(page, "Tensors")
-            page.until(lambda: page.all("fieldset.tensor"), "the inputs")
-            run(page)
-            page.until(lambda: page.all(".output"), "the outputs")
-            tab = "tensors"
-            check(page, tab, width, dark)
-            pick(page, "Search")
-            page.one("#playground form button.main").click()
-            page.until(lambda: page.all("#playground .bars li"), "the passages")
-            check(page, "search", width, dark)
-            pick(page, "Chat")
-            page.driver.execute_script(REPLY)
-            page.one("#chat-input").send_keys("What is a penstock?", Keys.ENTER)
-            page.until(lambda: page.all(".chat .retry"), "the reply")
-            tab = "chat"
-        if tab == "requests":
-            page.until(lambda: page.all("#slow > *"), "the list")
-        check(page, tab, width, dark)
-    assert not page.errors()
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_name_of_every_stage_is_read_on_its_colour(page, ui_server, dark):
-    page.screen(1360, 900, dark)
-    embed(ui_server)
-    page.live()
-    page.until(lambda: page.all("#live .stack > div"), "the bar of stages")
-    # The bar as it is where one stage takes nearly all of the time, for each of them.
-    page.driver.execute_async_script("""
-        const done = arguments[arguments.length - 1];
-        import(new URL('live.js', document.querySelector('script[type=module]').src)).then((live) => {
-          const bars = live.STAGES.map(([stage]) => live.stageBar([{stage, share: 1}]));
-          document.querySelector('#live').prepend(...bars);
-          done(bars.length);
-        });""")
-    assert len([bar for bar in page.all("#live .stack > div") if " 100" in bar.text]) >= 12
-    check(page, "stages", 1360, dark)
-
-
-def check(page, tab, width, dark):
-    """That the tab can be read; and its picture."""
-    assert page.driver.execute_script(CHECKS) == [], (tab, width, dark)
-    assert page.driver.execute_script("return document.documentElement.scrollWidth") <= width, tab
-    folder = os.environ.get("PENSTOCK_UI_SHOTS")
-    if folder:
-        name = f"ui-{tab}-{'dark' if dark else 'light'}{'-phone' if width < 500 else ''}.png"
-        page.driver.save_screenshot(str(pathlib.Path(folder) / name))
-
-
-def test_the_keyboard_reaches_everything(page):
-    page.live()
-    page.driver.execute_script("document.activeElement.blur()")
-    body = page.one("body")
-    body.send_keys(Keys.TAB)
-    assert page.driver.switch_to.active_element.text == "Skip to content"
-    page.one("#tab-live").send_keys(Keys.ARROW_RIGHT)
-    assert page.driver.switch_to.active_element.get_attribute("id") == "tab-models"
-    assert page.one("#models").is_displayed() and not page.one("#live").is_displayed()
-    page.driver.switch_to.active_element.send_keys(Keys.END)
-    assert page.one("#requests").is_displayed()
-    page.driver.switch_to.active_element.send_keys(Keys.HOME)
-    page.until(lambda: len(page.driver.execute_script("return performance.getEntriesByType('resource')")) > 0)
-    time.sleep(2.2)  # two points at least
-    plot = page.one(".chart .plot")
-    plot.send_keys(Keys.ARROW_LEFT)
-    when = page.one(".chart .when").text
-    assert re.fullmatch(r"\d\d:\d\d:\d\d", when)
-    spoken = page.one(".chart p.hidden")
-    assert spoken.get_attribute("aria-live") == "polite"
-    assert spoken.get_attribute("textContent").startswith(f"{when}: receive ")
-    page.one("#pause").send_keys("")  # takes the focus
-    assert not spoken.get_attribute("aria-live")
-
-
-def test_the_theme_is_kept(page):
-    page.one("#theme").click()
-    assert page.one("html").get_attribute("data-theme") == "dark"
-    page.driver.refresh()
-    assert page.one("html").get_attribute("data-theme") == "dark"
 
 
 def test_first_paint(page):

@@ -97,3 +97,13 @@ def page(driver, ui_server):
 
 def embed(server, texts=("a dog", "a cat")):
     assert server.post("/v1/embeddings", {"model": "embed", "input": list(texts)}).status_code == 200
+
+
+def pick(page, name):
+    page.tab("playground")
+    page.button(name, "#playground").click()
+    page.until(lambda: page.all("#playground-model option"), "the models")
+
+
+def run(page):
+    page.button("Run", "#playground").click()
