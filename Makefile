@@ -113,7 +113,7 @@ check-wheel: wheel  ## the wheel in new Debians (root), by every Python here, be
 check-ray: release  ## penstock.ray with real Ray, whose workers are killed; about 620 MB of packages, some minutes
 	python=$$(tools/make_venv.sh $(BUILD)/ray-venv tests/e2e/requirements-ray.txt) && \
 	  PENSTOCK_BIN=$(abspath $(BUILD))/penstock PENSTOCK_LIBRARY=$(abspath $(BUILD))/libpenstock.so.1 \
-	  "$$python" -m pytest -q -rs -p no:cacheprovider tests/e2e/test_ray.py
+	  "$$python" -m pytest -q -rs -p no:cacheprovider tests/e2e/test_ray.py tests/e2e/test_ray_nodes.py
 
 check-proxies: release  ## deploy/proxies with real HAProxy, nginx and Envoy, replicas killed and restarted; some minutes
 	@tools/install_deps.sh proxies

@@ -167,12 +167,12 @@ void PrintCosts(const plan::Costs& costs) {
   const plan::DecoderCosts& one = *costs.decoder;
   fmt::print(
       "{} on {}: a step takes {:.2f} ms with 1 row, {:.2f} with 8, {:.2f} + {:.3f} a row with "
-      "more, "
-      "and {:.3f} us\nfor 1,000 tokens that a row looks back at; a request {:.2f} ms beside them. "
+      "more,\n{:.3f} for each text that gets a token, and {:.3f} us for 1,000 tokens that a row "
+      "looks back at; a request\n{:.2f} ms beside them. "
       "Up to {} texts at once, {} blocks.\n",
       costs.model, costs.machine, 1e3 * one.step.one_s, 1e3 * one.step.few_s,
-      1e3 * one.step.fixed_s, 1e3 * one.step.row_s, 1e9 * one.step.work_s, 1e3 * one.outside_s,
-      one.sequences, one.cache_blocks);
+      1e3 * one.step.fixed_s, 1e3 * one.step.row_s, 1e3 * one.pick_s, 1e9 * one.step.work_s,
+      1e3 * one.outside_s, one.sequences, one.cache_blocks);
 }
 
 namespace {
@@ -217,9 +217,7 @@ double AddLoad(const Rounds& rounds, bool chat, load::BenchTable* table) {
   std::vector<Shown> shown = {
       {"predicted", &Load::predicted, &Load::predicted_gap, &Load::predicted_busy},
       {"measured", &Load::measured, &Load::measured_gap, &Load::measured_busy}};
-  if (!chat) {
-    shown.push_back({"at its speed", &Load::at_speed, &Load::measured_gap, &Load::measured_busy});
-  }
+  shown.push_back({"at its speed", &Load::at_speed, &Load::measured_gap, &Load::measured_busy});
   for (const Shown& one : shown) {
     const bool first = &one == shown.data();
     std::vector<std::string> row = {first ? fmt::format("{:g}", rounds[0]->load) : "",
@@ -230,11 +228,10 @@ double AddLoad(const Rounds& rounds, bool chat, load::BenchTable* table) {
     if (chat) {
       row.push_back(Ms(MedianOf(rounds, one.gaps, &plan::Percentiles::p50)));
       row.push_back(Ms(MedianOf(rounds, one.gaps, &plan::Percentiles::p95)));
-    } else {
-      std::vector<double> busy;
-      for (const Load* round : rounds) busy.push_back(round->*one.busy);
-      row.push_back(Percent(Median(std::move(busy))));
     }
+    std::vector<double> busy;
+    for (const Load* round : rounds) busy.push_back(round->*one.busy);
+    row.push_back(Percent(Median(std::move(busy))));
     table->AddRow(std::move(row));
   }
   for (const Shown& one : shown) {
@@ -252,11 +249,8 @@ double AddLoad(const Rounds& rounds, bool chat, load::BenchTable* table) {
 
 double PrintVerified(const std::vector<plan::VerifiedLoad>& loads, bool chat) {
   std::vector<std::string> head = {"load", "requests/s", "", "p50 ms", "p95", "p99"};
-  if (chat) {
-    head.insert(head.end(), {"between tokens p50", "p95"});
-  } else {
-    head.emplace_back("busy");
-  }
+  if (chat) head.insert(head.end(), {"between tokens p50", "p95"});
+  head.emplace_back("busy");
   load::BenchTable table(std::move(head));
   double worst = 0;
   for (size_t i = 0; i < loads.size() && loads[i].round == 0; ++i) {

@@ -56,7 +56,7 @@ in_environment() {
 
 if [[ $which != unit ]]; then
   export PENSTOCK_BIN=${PENSTOCK_BIN:-$PWD/$build/penstock}
-  apart=(test_clients.py test_agent_clients.py test_grpc.py test_kserve_http.py test_kserve_client.py test_ui.py test_ui_chat.py test_ui_reading.py test_ui_views.py test_proxies.py test_ray.py test_chart.py
+  apart=(test_clients.py test_agent_clients.py test_grpc.py test_kserve_http.py test_kserve_client.py test_ui.py test_ui_chat.py test_ui_reading.py test_ui_views.py test_proxies.py test_ray.py test_ray_nodes.py test_chart.py
     test_openvino_models.py test_magika.py)
   python=$(tools/make_venv.sh "$build/venv" tests/e2e/requirements.txt) || exit 1
   "$python" -m pytest -q -p no:cacheprovider tests/e2e "${apart[@]/#/--ignore=tests/e2e/}" || failed=1

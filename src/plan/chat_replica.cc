@@ -54,8 +54,9 @@ class ChatReplica final : public Replica {
     auto job = std::make_unique<generate::DecodeJob>();
     const int32_t prompt = std::clamp(request.prompt, 1, costs_.context - 2);
     job->prompt.resize(static_cast<size_t>(prompt));
+    const int32_t shared = std::max(request.shared, costs_.template_tokens);
     for (int32_t i = 0; i < prompt; ++i) {
-      const uint64_t text = i < request.shared ? 0 : request.session;
+      const uint64_t text = i < shared ? 0 : request.session;
       job->prompt[static_cast<size_t>(i)] = TokenAt(text, static_cast<uint64_t>(i));
     }
     job->sampling.max_tokens = std::clamp(request.output, 1, costs_.context - prompt - 1);
@@ -91,11 +92,13 @@ class ChatReplica final : public Replica {
       logits_[kFirstLetter] = 1;
     }
     Status Run(size_t, const program::PackedBatch& batch, std::span<float* const>) override {
+      const DecoderCosts& costs = replica_->costs_;
       double work = 0;
       for (size_t s = 0; s < batch.sequences(); ++s) {
         work += generate::StepCost::Work(batch.length(s), batch.cached[s].past);
       }
-      replica_->Pass(static_cast<int32_t>(batch.tokens()), work);
+      replica_->Pass(costs.step.Seconds(static_cast<int32_t>(batch.tokens()), work) +
+                     costs.pick_s * static_cast<double>(batch.picks.size()));
       logits_of_all_.resize(batch.picks.size() * logits_.size());
       for (size_t at = 0; at < logits_of_all_.size(); at += logits_.size()) {
         std::copy(logits_.begin(), logits_.end(),
@@ -151,8 +154,7 @@ class ChatReplica final : public Replica {
     return kFirstLetter + static_cast<int32_t>(hash % (kVocabulary - kFirstLetter));
   }
 
-  void Pass(int32_t rows, double work) {
-    const double took_s = costs_.step.Seconds(rows, work);
+  void Pass(double took_s) {
     clock_s_ += took_s;
     busy_s_ += took_s;
   }

@@ -44,10 +44,12 @@ void ForEachNumber(Costs& costs, const Visit& visit) requires requires {
   visit("fixed_s", costs.step.fixed_s);
   visit("row_s", costs.step.row_s);
   visit("work_s", costs.step.work_s);
+  visit("pick_s", costs.pick_s);
   visit("outside_s", costs.outside_s);
   visit("context", costs.context);
   visit("sequences", costs.sequences);
   visit("cache_blocks", costs.cache_blocks);
+  visit("template_tokens", costs.template_tokens);
 }
 
 template <typename Costs>
@@ -86,6 +88,15 @@ EncoderCosts Slower(const EncoderCosts& costs, double factor) {
   EncoderCosts slower = costs;
   for (double* seconds : {&slower.batch.fixed_s, &slower.batch.token_s, &slower.batch.work_s,
                           &slower.gap_s, &slower.cold_s, &slower.cold_token_s, &slower.request_s}) {
+    *seconds *= factor;
+  }
+  return slower;
+}
+
+DecoderCosts Slower(const DecoderCosts& costs, double factor) {
+  DecoderCosts slower = costs;
+  for (double* seconds : {&slower.step.one_s, &slower.step.few_s, &slower.step.fixed_s,
+                          &slower.step.row_s, &slower.step.work_s, &slower.pick_s}) {
     *seconds *= factor;
   }
   return slower;

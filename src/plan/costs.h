@@ -33,15 +33,21 @@ struct EncoderCosts {
 
 // A model that generates text.
 struct DecoderCosts {
+  // As the scheduler knows it: of rows. The server's own is measured with few rows of which logits
+  // are wanted, and so is this one.
   generate::StepCost step;
+  double pick_s = 0;     // added by each row of which logits are wanted: one of every text
   double outside_s = 0;  // of a request beside its steps, up to its first token
   int32_t context = 0;
   int32_t sequences = 64;    // that may be in a step at once
   int32_t cache_blocks = 0;  // of kKvBlockTokens tokens
+  // At the beginning of every prompt, and cached: the words of the chat template.
+  int32_t template_tokens = 0;
 };
 
 // A machine on which batches take `factor` times as long.
 EncoderCosts Slower(const EncoderCosts& costs, double factor);
+DecoderCosts Slower(const DecoderCosts& costs, double factor);
 
 struct Costs {
   std::string model, machine, version;

@@ -63,15 +63,19 @@ Expected<Driven> DriveChat(const ServedModel& model, const DriveOptions& options
   load.request.next_tokens = [feed] { return feed->NextTokens(); };
   load.request.model = model.name;
   load.request.completions = !model.chat;
+  load.seed = options.seed;
   PENSTOCK_ASSIGN_OR_RETURN(load.scale, MeasurePromptScale(options.target, load.request));
+  PENSTOCK_ASSIGN_OR_RETURN(const StepTotals before, StepTotals::Read(options.target, model.name));
   PENSTOCK_ASSIGN_OR_RETURN(const load::ChatResult result,
                             RunChatLoad(options.target, load, window));
+  PENSTOCK_ASSIGN_OR_RETURN(const StepTotals after, StepTotals::Read(options.target, model.name));
   if (result.ErrorCount() > 0 || result.first_token.count() == 0) {
     return NotAnswered(result.ErrorsText());
   }
   Driven driven;
   driven.answers = PercentilesOf(result.first_token);
   driven.between_tokens = PercentilesOf(result.between_tokens);
+  driven.busy_share = (after - before).seconds / (options.warmup_s + options.seconds);
   return driven;
 }
 

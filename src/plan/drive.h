@@ -17,14 +17,15 @@ struct DriveOptions {
   load::HttpTarget target;
   double word_tokens = 1;  // EncoderCosts::word_tokens
   double warmup_s = 3, seconds = 30;
+  // Other seeds make other prompts: those of an equal seed are in the server's cache.
   uint64_t seed = 1;
 };
 
 struct Driven {
   Percentiles answers;         // of chats the first token
   Percentiles between_tokens;  // of chats
+  double busy_share = 0;       // of the time, in batches or steps
   // Encoders alone:
-  double busy_share = 0;  // of the time, in batches
   double outside_s = 0;   // of a request beside waiting for its batch and the batch, mean
   double row_tokens = 0;  // mean
 };

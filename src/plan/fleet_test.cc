@@ -157,6 +157,19 @@ TEST(ChatFleet, ATextAloneTakesItsSteps) {
   EXPECT_EQ(outcome.answers.whole.count(), outcome.answers.requests);
 }
 
+// Of each prompt but the first, the words of the template are in the cache; each row of which logits
+// are wanted adds to its step.
+TEST(ChatFleet, TemplatesAreCachedAndLogitsTakeTime) {
+  const auto model = ChatModel::Make(2048);
+  ASSERT_TRUE(model.ok());
+  Costs costs = Chat();
+  costs.decoder->template_tokens = 64;
+  costs.decoder->pick_s = 0.004;
+  const FleetOutcome outcome = RunFleet(costs, Chats(0.1, 100, 20), {.seconds = 300}, model->get());
+  EXPECT_NEAR(outcome.answers.first_token.PercentileMs(0.5), 1 + 10 + 18 + 4, 1);
+  EXPECT_NEAR(outcome.answers.between_tokens.PercentileMs(0.5), 14, 0.3);
+}
+
 // Conversations that stay with their replica find their beginning in its cache.
 TEST(ChatFleet, AffinitySavesPrompts) {
   const auto model = ChatModel::Make(2048);

@@ -258,48 +258,26 @@ class DecoderMeasurement {
     load_.request.model = model_.name;
     load_.request.completions = !model_.chat;
     PENSTOCK_ASSIGN_OR_RETURN(load_.scale, MeasurePromptScale(options_.target, load_.request));
-    DecoderCosts costs;
-    costs.context = model_.context;
-    costs.sequences = model_.sequences;
-    costs.cache_blocks = model_.cache_blocks;
-    std::vector<sched::BatchSample> many;  // steps of many rows
-    for (const int32_t prompt : {64, 192, 448, 960}) {
-      if (2 * prompt > costs.context) break;
-      PENSTOCK_ASSIGN_OR_RETURN(const load::ChatResult result, Ask(1, prompt, 2));
-      const double tokens = result.prompt_tokens / std::max(1.0, 1.0 * result.whole);
-      const double work = generate::StepCost::Work(static_cast<int32_t>(tokens), 0);
-      many.push_back({tokens, work, result.first_token.PercentileMs(0.5) / 1000});
-    }
-    const size_t prompts = many.size();
-    for (const int clients : {16, 32}) {
-      if (clients > costs.sequences) break;
-      PENSTOCK_ASSIGN_OR_RETURN(const auto step, StepOf(clients));
-      many.push_back({1.0 * clients, clients * kPast, step});
-    }
-    const sched::BatchTimes fit = sched::FitBatchTimes(many);
-    costs.step.fixed_s = fit.fixed_s;
-    costs.step.row_s = fit.token_s;
-    costs.step.work_s = fit.work_s;
-    for (size_t i = 0; i < prompts; ++i) {
-      const double rest_s = many[i].seconds - fit.Seconds(many[i].tokens, many[i].work);
-      costs.outside_s += std::max(0.0, rest_s) / static_cast<double>(prompts);
-    }
-    PENSTOCK_ASSIGN_OR_RETURN(costs.step.one_s, StepOf(1));
-    PENSTOCK_ASSIGN_OR_RETURN(costs.step.few_s, StepOf(generate::StepCost::kFewRows));
-    // Without looking back; a fit may have given that too much.
-    const double work_s = std::min(fit.work_s * kPast, costs.step.one_s / 2);
-    costs.step.one_s -= work_s;
-    costs.step.few_s =
-        std::max(costs.step.one_s, costs.step.few_s - work_s * generate::StepCost::kFewRows);
-    return costs;
+    costs_.context = model_.context;
+    costs_.sequences = model_.sequences;
+    costs_.cache_blocks = model_.cache_blocks;
+    PENSTOCK_RETURN_IF_ERROR(MeasurePrompts());
+    PENSTOCK_RETURN_IF_ERROR(MeasureTexts());
+    return costs_;
   }
 
  private:
   static constexpr int kPrompt = 32, kOutput = 64;
   static constexpr double kPast = kPrompt + kOutput / 2;
-  static constexpr int kRuns = 8;
+  static constexpr int kMany = 16;
+  static constexpr int kRuns = 9;
 
-  Expected<load::ChatResult> Ask(int clients, int prompt, int output) {
+  struct Measured {
+    load::ChatResult result;
+    StepTotals steps;
+  };
+
+  Expected<Measured> Ask(int clients, int prompt, int output) {
     load_.concurrency = clients;
     load_.request.prompt_tokens = {prompt, prompt};
     load_.request.output_tokens = {output, output};
@@ -308,24 +286,81 @@ class DecoderMeasurement {
     const load::LoadWindow first{.warmup_s = 0, .duration_s = 60, .requests_max = 1};
     PENSTOCK_RETURN_IF_ERROR(RunChatLoad(options_.target, load_, first).status());
     ++load_.seed;
+    Measured measured;
+    PENSTOCK_ASSIGN_OR_RETURN(const StepTotals before,
+                              StepTotals::Read(options_.target, model_.name));
     const load::LoadWindow window{.warmup_s = 0, .duration_s = options_.seconds / kRuns};
-    PENSTOCK_ASSIGN_OR_RETURN(load::ChatResult result, RunChatLoad(options_.target, load_, window));
+    PENSTOCK_ASSIGN_OR_RETURN(measured.result, RunChatLoad(options_.target, load_, window));
+    const load::ChatResult& result = measured.result;
     if (result.ErrorCount() > 0 || result.first_token.count() == 0) {
       return Status(StatusCode::kUnavailable,
                     "the server did not answer all requests: " + result.ErrorsText());
     }
-    return result;
+    PENSTOCK_ASSIGN_OR_RETURN(const StepTotals after,
+                              StepTotals::Read(options_.target, model_.name));
+    measured.steps = after - before;
+    if (measured.steps.rows < 1) {
+      return Status(StatusCode::kUnavailable, "the server counted no steps of " + model_.name);
+    }
+    return measured;
+  }
+
+  // Prompts alone, of one token to generate, so that each step is a chunk of one.
+  Status MeasurePrompts() {
+    std::vector<sched::BatchSample> chunks;
+    double outside_s = 0;
+    for (const int32_t prompt : {kPrompt, 64, 96, 192, 448, 960}) {
+      if (2 * prompt > costs_.context) break;
+      PENSTOCK_ASSIGN_OR_RETURN(const Measured measured, Ask(1, prompt, 1));
+      const StepTotals& steps = measured.steps;
+      const auto whole = static_cast<double>(std::max<uint64_t>(1, measured.result.whole));
+      // The template's first blocks are cached since the first request.
+      const double known = static_cast<double>(measured.result.cached_tokens) / whole;
+      costs_.template_tokens = static_cast<int32_t>(std::lround(known));
+      const double tokens = static_cast<double>(measured.result.prompt_tokens) / whole - known;
+      const double prompts = steps.rows / tokens;
+      const double work =
+          generate::StepCost::Work(static_cast<int32_t>(tokens), costs_.template_tokens);
+      chunks.push_back(
+          {steps.rows / steps.steps, work * prompts / steps.steps, steps.seconds / steps.steps});
+      outside_s += std::max(
+          0.0, measured.result.first_token.PercentileMs(0.5) / 1000 - steps.seconds / prompts);
+    }
+    costs_.outside_s = outside_s / static_cast<double>(std::max<size_t>(1, chunks.size()));
+    const sched::BatchTimes fit = sched::FitBatchTimes(chunks);
+    costs_.step.fixed_s = fit.fixed_s;
+    costs_.step.row_s = fit.token_s;
+    costs_.step.work_s = fit.work_s;
+    return Status::Ok();
+  }
+
+  // Texts that are generated side by side.
+  Status MeasureTexts() {
+    generate::StepCost& step = costs_.step;
+    PENSTOCK_ASSIGN_OR_RETURN(step.one_s, StepOf(1));
+    PENSTOCK_ASSIGN_OR_RETURN(step.few_s, StepOf(generate::StepCost::kFewRows));
+    if (costs_.sequences >= kMany) {
+      PENSTOCK_ASSIGN_OR_RETURN(const double many_s, StepOf(kMany));
+      const double rows_s = std::max(step.few_s, step.Seconds(kMany, kMany * kPast));
+      costs_.pick_s = std::max(0.0, many_s - rows_s) / kMany;
+    }
+    // Without looking back and without logits; a fit may have given these too much.
+    const double beside_s = std::min(step.work_s * kPast + costs_.pick_s, step.one_s / 2);
+    step.one_s -= beside_s;
+    step.few_s = std::max(step.one_s, step.few_s - beside_s * generate::StepCost::kFewRows);
+    return Status::Ok();
   }
 
   // Seconds of a step of that number of texts.
   Expected<double> StepOf(int clients) {
-    PENSTOCK_ASSIGN_OR_RETURN(const load::ChatResult result, Ask(clients, kPrompt, kOutput));
-    return result.between_tokens.PercentileMs(0.5) / 1000;
+    PENSTOCK_ASSIGN_OR_RETURN(const Measured measured, Ask(clients, kPrompt, kOutput));
+    return measured.result.between_tokens.PercentileMs(0.5) / 1000;
   }
 
   const ServedModel& model_;
   const MeasureOptions& options_;
   load::ChatLoad load_;
+  DecoderCosts costs_;
 };
 
 }  // namespace

@@ -117,7 +117,8 @@ void Planner::CountDemand() {
     // Prompts in whole chunks, and a row of a step in which all places are taken.
     const DecoderCosts& costs = *costs_.decoder;
     const double row_s =
-        costs.step.Seconds(costs.sequences, 0) / static_cast<double>(costs.sequences);
+        costs.step.Seconds(costs.sequences, 0) / static_cast<double>(costs.sequences) +
+        costs.pick_s;
     for (int i = 0; i < kDraws; ++i) {
       source.Next(&request);
       const int32_t known = request.prompt - request.fresh;

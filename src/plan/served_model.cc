@@ -140,4 +140,11 @@ Expected<BatchTotals> BatchTotals::Read(const load::HttpTarget& target, const st
                      Total(text, "penstock_batch_duration_seconds_sum", model), inside_s};
 }
 
+Expected<StepTotals> StepTotals::Read(const load::HttpTarget& target, const std::string& model) {
+  PENSTOCK_ASSIGN_OR_RETURN(const std::string text, load::HttpGet(target, "/metrics"));
+  return StepTotals{Total(text, "penstock_generate_step_duration_seconds_count", model),
+                    Total(text, "penstock_generate_step_rows_sum", model),
+                    Total(text, "penstock_generate_step_duration_seconds_sum", model)};
+}
+
 }  // namespace penstock::plan

@@ -37,4 +37,14 @@ struct BatchTotals {
   double inside_s = 0;  // requests of all models: waiting for a batch, and in it
 };
 
+// Totals of a decoder's steps since the server's start.
+struct StepTotals {
+  static Expected<StepTotals> Read(const load::HttpTarget& target, const std::string& model);
+  StepTotals operator-(const StepTotals& before) const {
+    return {steps - before.steps, rows - before.rows, seconds - before.seconds};
+  }
+
+  double steps = 0, rows = 0, seconds = 0;
+};
+
 }  // namespace penstock::plan

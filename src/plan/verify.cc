@@ -6,6 +6,9 @@
 namespace penstock::plan {
 namespace {
 
+// Beyond those of the measurements of costs.
+constexpr uint64_t kFirstSeed = 1000;
+
 Status CheckCanDrive(const ServedModel& model, const Costs& costs, const Workload& workload) {
   if (model.generates() != costs.decoder.has_value()) {
     return Status::InvalidArgument("the costs are of another kind of model than " + model.name);
@@ -22,23 +25,39 @@ Status CheckCanDrive(const ServedModel& model, const Costs& costs, const Workloa
 
 Status Predict(const Planner& planner, const Workload& workload, const FleetRun& run,
                VerifiedLoad* verified) {
-  const Costs& costs = planner.costs();
+  Costs costs = planner.costs();
   PENSTOCK_ASSIGN_OR_RETURN(FleetOutcome outcome,
                             SimulateFleet(costs, planner.chat(), workload, run));
+  const auto times = [&] {
+    return PercentilesOf(costs.decoder ? outcome.answers.first_token : outcome.answers.whole);
+  };
   verified->predicted_busy = outcome.busy_share;
   verified->predicted_gap = PercentilesOf(outcome.answers.between_tokens);
-  if (costs.decoder) {
-    verified->predicted = PercentilesOf(outcome.answers.first_token);
-    return Status::Ok();
-  }
-  verified->predicted = PercentilesOf(outcome.answers.whole);
-  Costs slower = costs;
+  verified->predicted = times();
   for (int i = 0; i < 3; ++i) {  // which batches follow others depends on it
-    slower.encoder = Slower(*slower.encoder, verified->measured_busy / outcome.busy_share);
-    PENSTOCK_ASSIGN_OR_RETURN(outcome, SimulateFleet(slower, nullptr, workload, run));
+    const double factor = verified->measured_busy / outcome.busy_share;
+    if (costs.encoder) costs.encoder = Slower(*costs.encoder, factor);
+    if (costs.decoder) costs.decoder = Slower(*costs.decoder, factor);
+    PENSTOCK_ASSIGN_OR_RETURN(outcome, SimulateFleet(costs, planner.chat(), workload, run));
   }
-  verified->at_speed = PercentilesOf(outcome.answers.whole);
+  verified->at_speed = times();
   return Status::Ok();
+}
+
+// Requests a second that a replica answers at most.
+Expected<double> MostRequests(const Planner& planner) {
+  const double bound = 1 / planner.DemandSeconds();
+  if (planner.costs().encoder) return bound;
+  // The bound is that of full steps without a prompt between them, which no scheduler reaches.
+  constexpr double kRequests = 2000, kOver = 2;
+  Workload workload = planner.workload();
+  workload.rate = kOver * bound;
+  FleetRun run;
+  run.warmup_s = 0;
+  run.seconds = kRequests / workload.rate;
+  PENSTOCK_ASSIGN_OR_RETURN(const FleetOutcome outcome,
+                            SimulateFleet(planner.costs(), planner.chat(), workload, run));
+  return static_cast<double>(outcome.answers.whole.count()) / (run.seconds + outcome.late_s);
 }
 
 }  // namespace
@@ -53,13 +72,14 @@ Expected<std::vector<VerifiedLoad>> VerifyPlan(const ServedModel& model, const P
   run.seconds = options.warmup_s + options.seconds;
   DriveOptions drive{options.target, costs.encoder ? costs.encoder->word_tokens : 1,
                      options.warmup_s, options.seconds};
+  PENSTOCK_ASSIGN_OR_RETURN(const double most, MostRequests(planner));
   for (int round = 0; round < options.rounds; ++round) {
     for (const double load : options.loads) {
-      VerifiedLoad verified{.load = load, .rate = load / planner.DemandSeconds(), .round = round};
+      VerifiedLoad verified{.load = load, .rate = load * most, .round = round};
       Workload at = planner.workload();
       at.rate = verified.rate;
       if (model.generates()) at.context = std::min(at.context, model.context);
-      run.seed = static_cast<uint64_t>(round) + 1;
+      run.seed = kFirstSeed + all.size();
       drive.seed = run.seed;
       PENSTOCK_ASSIGN_OR_RETURN(const Driven driven, DriveServer(model, at, drive));
       verified.measured = driven.answers;

@@ -14,7 +14,9 @@ namespace penstock::plan {
 
 struct VerifyOptions {
   load::HttpTarget target;
-  std::vector<double> loads = {0.5, 0.7, 0.85};  // parts of what one replica can do
+  // Parts of the most requests a second of one replica: of an encoder with full batches all the
+  // time, of a decoder as it is simulated with more requests than it can answer.
+  std::vector<double> loads = {0.5, 0.7, 0.85};
   double warmup_s = 3, seconds = 30;
   int rounds = 3;  // of all loads, with other requests each
 };
@@ -24,10 +26,10 @@ struct VerifiedLoad {
   int round = 0;
   Percentiles predicted, measured;  // of answers, of chats the first token
   // Predicted with batches that take as long, all in all, as they did while the server was asked: a
-  // machine whose speed changes shows here, and not an error of the simulation. Encoders alone.
+  // machine whose speed changes shows here, and not an error of the simulation.
   Percentiles at_speed;
   Percentiles predicted_gap, measured_gap;       // of chats: between two tokens
-  double predicted_busy = 0, measured_busy = 0;  // share of the time in batches; of encoders
+  double predicted_busy = 0, measured_busy = 0;  // share of the time in batches or steps
 };
 
 // The requests are the planner's. kUnavailable: requests were lost or refused. kInvalidArgument: the

@@ -46,6 +46,8 @@ CHAT = {
         "row_s": 0.001,
         "work_s": 1e-8,
         "outside_s": 0.001,
+        "template_tokens": 0,
+        "pick_s": 0,
         "context": 4096,
         "sequences": 32,
         "cache_blocks": 1024,
