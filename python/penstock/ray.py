@@ -45,7 +45,8 @@ class Embedder:
         text, output: the columns. encode: arguments of penstock.Embedder.embed_arrow: prompt_name, prompt,
         normalize_embeddings, truncate_dim. arguments: of penstock.Embedder.
         """
-        arguments.setdefault("threads", 0 if arguments.get("url") else _given_threads())
+        if "threads" not in arguments:
+            arguments["threads"] = 0 if arguments.get("url") else _given_threads()
         self._embedder = LocalEmbedder(model, **arguments)
         self._text, self._output, self._encode = text, output, encode or {}
 
@@ -162,7 +163,12 @@ def _record(out: str, shard: int, shards: int) -> str:
 def _given_threads() -> int:
     """The processors that Ray has given this actor; 0 where it says none."""
     ray = import_module("ray")
-    given = ray.get_runtime_context().get_assigned_resources().get("CPU", 0) if ray.is_initialized() else 0
+    if not ray.is_initialized():
+        return 0
+    try:
+        given = ray.get_runtime_context().get_assigned_resources().get("CPU", 0)
+    except AssertionError:  # a driver, to which it gives none
+        return 0
     return max(1, int(given)) if given else 0
 
 

@@ -157,8 +157,8 @@ TEST(ChatFleet, ATextAloneTakesItsSteps) {
   EXPECT_EQ(outcome.answers.whole.count(), outcome.answers.requests);
 }
 
-// Of each prompt but the first, the words of the template are in the cache; each row of which logits
-// are wanted adds to its step.
+// The words of the template are in the cache but for the first prompt; each row of which logits are
+// wanted adds to its step.
 TEST(ChatFleet, TemplatesAreCachedAndLogitsTakeTime) {
   const auto model = ChatModel::Make(2048);
   ASSERT_TRUE(model.ok());

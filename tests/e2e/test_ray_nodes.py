@@ -56,7 +56,7 @@ def until_made(folder, count, driver):
     while len(list((folder / "parts").glob("part-*.json"))) < count:
         assert driver.poll() is None, driver.communicate()
         assert time.monotonic() < until, "no parts are made"
-        time.sleep(0.02)
+        time.sleep(0.02)  # between two looks
 
 
 def ended(driver):
