@@ -160,7 +160,7 @@ def test_columns_and_arguments(corpus):
     embedder = penstock.ray.Embedder(MODEL, text="body", output="vector", encode={"truncate_dim": 8}, threads=1)
     table = embedder(pa.table({"body": ["dog", "cat"], "vector": [1, 2]}))
     assert table.column_names == ["body", "vector"] and table.schema.field("vector").type == pa.list_(pa.float32(), 8)
-    # In this process, which is no worker of Ray's, and with the threads left to it.
+    # In a driver, to which Ray gives no processors.
     assert penstock.ray.Embedder(MODEL, text="body", output="vector", encode={"truncate_dim": 8})(table).num_rows == 2
     with pytest.raises(penstock.InvalidArgument, match="no column 'body'; there are text"):
         embedder(pa.table({"text": ["dog"]}))
