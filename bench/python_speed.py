@@ -9,9 +9,9 @@ PENSTOCK_LIBRARY name others. Each figure is a ratio of two measurements of one 
 
 import argparse
 import json
-import math
 import os
 import pathlib
+import resource
 import signal
 import statistics
 import subprocess
@@ -69,40 +69,39 @@ def single_queries(embedder, server, count=300):
     return statistics.median(inside[20:]) * 1e3, statistics.median(outside[20:]) * 1e3
 
 
-def many_texts(embedder, model, program, environment, rounds=7):
-    """Texts a second of encode and of `penstock embed`, whose start is taken off.
+def used_s(of):
+    used = resource.getrusage(of)
+    return used.ru_utime + used.ru_stime
 
-    Each by the shortest of its times in some rounds in turns: a start that was slow by chance would make the rest of
-    its round look fast.
+
+def timed(of, work):
+    """Seconds of the wall and of processors that the work takes; of: resource.RUSAGE_SELF or RUSAGE_CHILDREN."""
+    begin, used = time.perf_counter(), used_s(of)
+    work()
+    return time.perf_counter() - begin, used_s(of) - used
+
+
+def many_texts(embedder, model, program, environment, rounds=15):
+    """Speed of encode over that of `penstock embed` less its start: by the wall, and by seconds of processors.
+
+    Medians of rounds in which the three are timed one after the other, so that a machine whose speed changes slows all.
     """
-    given = texts(1000)
+    given, ratios = texts(1000), []
     with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "texts.txt"
-        shortest = {"encode": math.inf, 1: math.inf, 1001: math.inf}
+        files = {count: pathlib.Path(folder) / f"{count}.txt" for count in (1, 1001)}
+        for count, file in files.items():
+            file.write_text("\n".join(texts(count)))
+
+        def embed(count):
+            words = [program, "embed", "--model", model, files[count], "-o", f"{folder}/out.npy", "--quiet"]
+            subprocess.run(words, check=True, capture_output=True, env=environment)
+
         for _ in range(rounds):
-            begin = time.perf_counter()
-            embedder.encode(given)
-            shortest["encode"] = min(shortest["encode"], time.perf_counter() - begin)
-            for count in (1, 1001):
-                file.write_text("\n".join(texts(count)))
-                begin = time.perf_counter()
-                subprocess.run(
-                    [
-                        program,
-                        "embed",
-                        "--model",
-                        model,
-                        file,
-                        "-o",
-                        f"{folder}/out.npy",
-                        "--quiet",
-                    ],
-                    check=True,
-                    capture_output=True,
-                    env=environment,
-                )
-                shortest[count] = min(shortest[count], time.perf_counter() - begin)
-    return {"encode": 1000 / shortest["encode"], "embed": 1000 / (shortest[1001] - shortest[1])}
+            encode = timed(resource.RUSAGE_SELF, lambda: embedder.encode(given))
+            start, whole = (timed(resource.RUSAGE_CHILDREN, lambda count=count: embed(count)) for count in files)
+            ratios.append([(whole[i] - start[i]) / encode[i] for i in range(2)])
+    wall, processors = (statistics.median(one[i] for one in ratios) for i in range(2))
+    return {"encode over embed": wall, "... by processor time": processors}
 
 
 def ran_and_waited():
@@ -180,9 +179,7 @@ def main():
         found["single query, ms"], found["over HTTP, ms"], found["ratio"] = inside, outside, inside / outside
     with penstock.Embedder(options.model) as embedder:
         embedder.encode(texts(64))
-        best = many_texts(embedder, options.model, options.program, environment)
-        found.update({f"{name}, texts/s": rate for name, rate in best.items()})
-        found["encode over embed"] = best["encode"] / best["embed"]
+        found.update(many_texts(embedder, options.model, options.program, environment))
     with penstock.Embedder(options.model, threads=1) as embedder:
         found["a Python thread keeps"] = kept_speed(embedder)
         found["Ctrl-C to its exception, ms"] = interruption(embedder)

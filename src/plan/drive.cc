@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <random>
 #include <utility>
 
 #include "load/chat_load.h"
@@ -63,7 +64,7 @@ Expected<Driven> DriveChat(const ServedModel& model, const DriveOptions& options
   load.request.next_tokens = [feed] { return feed->NextTokens(); };
   load.request.model = model.name;
   load.request.completions = !model.chat;
-  load.seed = options.seed;
+  load.seed = std::random_device()();  // so that no prompt is in the server's cache
   PENSTOCK_ASSIGN_OR_RETURN(load.scale, MeasurePromptScale(options.target, load.request));
   PENSTOCK_ASSIGN_OR_RETURN(const StepTotals before, StepTotals::Read(options.target, model.name));
   PENSTOCK_ASSIGN_OR_RETURN(const load::ChatResult result,

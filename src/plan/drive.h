@@ -17,7 +17,6 @@ struct DriveOptions {
   load::HttpTarget target;
   double word_tokens = 1;  // EncoderCosts::word_tokens
   double warmup_s = 3, seconds = 30;
-  // Other seeds make other prompts: those of an equal seed are in the server's cache.
   uint64_t seed = 1;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <set>
 #include <utility>
 #include <vector>
@@ -255,6 +256,7 @@ class DecoderMeasurement {
       : model_(model), options_(options) {}
 
   Expected<DecoderCosts> Run() {
+    load_.seed = std::random_device()();  // a server that was measured before knows its prompts
     load_.request.model = model_.name;
     load_.request.completions = !model_.chat;
     PENSTOCK_ASSIGN_OR_RETURN(load_.scale, MeasurePromptScale(options_.target, load_.request));
@@ -313,11 +315,14 @@ class DecoderMeasurement {
       if (2 * prompt > costs_.context) break;
       PENSTOCK_ASSIGN_OR_RETURN(const Measured measured, Ask(1, prompt, 1));
       const StepTotals& steps = measured.steps;
-      const auto whole = static_cast<double>(std::max<uint64_t>(1, measured.result.whole));
-      // The template's first blocks are cached since the first request.
-      const double known = static_cast<double>(measured.result.cached_tokens) / whole;
-      costs_.template_tokens = static_cast<int32_t>(std::lround(known));
-      const double tokens = static_cast<double>(measured.result.prompt_tokens) / whole - known;
+      double tokens = prompt - costs_.template_tokens;
+      // A large model may have ended none of them in time.
+      if (const auto whole = static_cast<double>(measured.result.whole); whole > 0) {
+        // The template's first blocks are cached since the first request.
+        const double known = static_cast<double>(measured.result.cached_tokens) / whole;
+        costs_.template_tokens = static_cast<int32_t>(std::lround(known));
+        tokens = std::max(1.0, static_cast<double>(measured.result.prompt_tokens) / whole - known);
+      }
       const double prompts = steps.rows / tokens;
       const double work =
           generate::StepCost::Work(static_cast<int32_t>(tokens), costs_.template_tokens);

@@ -6,9 +6,6 @@
 namespace penstock::plan {
 namespace {
 
-// Beyond those of the measurements of costs.
-constexpr uint64_t kFirstSeed = 1000;
-
 Status CheckCanDrive(const ServedModel& model, const Costs& costs, const Workload& workload) {
   if (model.generates() != costs.decoder.has_value()) {
     return Status::InvalidArgument("the costs are of another kind of model than " + model.name);
@@ -79,7 +76,7 @@ Expected<std::vector<VerifiedLoad>> VerifyPlan(const ServedModel& model, const P
       Workload at = planner.workload();
       at.rate = verified.rate;
       if (model.generates()) at.context = std::min(at.context, model.context);
-      run.seed = kFirstSeed + all.size();
+      run.seed = 1 + all.size();
       drive.seed = run.seed;
       PENSTOCK_ASSIGN_OR_RETURN(const Driven driven, DriveServer(model, at, drive));
       verified.measured = driven.answers;
