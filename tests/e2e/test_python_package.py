@@ -4,6 +4,7 @@ import os
 import pathlib
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -16,10 +17,17 @@ sys.path.insert(0, str(ROOT / "python"))
 import penstock
 
 
+def _heed_ctrl_c():
+    """A shell without job control ignores SIGINT for what it runs in the background, such as `make test &`."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def python(script, check=True, **variables):
     """What a Python process with the package prints; without `check` the process that ended."""
     env = clean_environment(**{"PYTHONPATH": str(ROOT / "python"), **variables})
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=env, timeout=120, preexec_fn=_heed_ctrl_c
+    )
     assert not check or done.returncode == 0, done.stderr
     return done.stdout.strip() if check else done
 
