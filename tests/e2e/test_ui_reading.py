@@ -14,7 +14,7 @@ import pytest
 selenium = pytest.importorskip("selenium")
 from selenium.webdriver.common.keys import Keys
 
-from ui_page import CHROMIUM, DRIVER, driver, embed, page, pick, run, ui_server  # noqa: F401
+from ui_page import CHROMIUM, DRIVER, chat_folder, driver, embed, page, pick, run, ui_server  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="CHROMIUM IS NOT HERE: tools/install_deps.sh ui")
 
