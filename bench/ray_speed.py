@@ -16,24 +16,16 @@ import argparse
 import json
 import os
 import pathlib
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+from shards import write_corpus
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROCESSES = 2
-
-
-def write_corpus(path, rows):
-    """Lines of 30 to 90 words, each with a number of its own."""
-    words = "penstock turbine water pressure gate valve river reservoir energy grid flow head loss pipe steel".split()
-    rng = random.Random(11)
-    with open(path, "w") as file:
-        for row in range(rows):
-            file.write(" ".join(rng.choices(words, k=rng.randrange(30, 91))) + f" {row}\n")
 
 
 def plain(program, model, corpus, out, shards):
@@ -74,7 +66,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         corpus = folder / "corpus.txt"
-        write_corpus(corpus, options.rows)
+        write_corpus(corpus, options.rows, 30, 90)
         for round_number in range(options.rounds):
             outs = {kind: folder / f"{kind}-{round_number}" for kind in found}
             found["plain"].append(plain(program, options.model, corpus, outs["plain"], options.shards))

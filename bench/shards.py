@@ -33,13 +33,13 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def write_corpus(path, rows):
-    """Lines of 3 to 12 words, each with a number of its own."""
+def write_corpus(path, rows, least=3, most=12):
+    """Lines of `least` to `most` words, each with a number of its own."""
     words = "penstock turbine water pressure gate valve river reservoir energy grid flow head loss pipe steel".split()
     rng = random.Random(11)
     with open(path, "w") as file:
         for row in range(rows):
-            file.write(" ".join(rng.choices(words, k=rng.randrange(3, 13))) + f" {row}\n")
+            file.write(" ".join(rng.choices(words, k=rng.randrange(least, most + 1))) + f" {row}\n")
 
 
 def sha256(path):
