@@ -81,25 +81,30 @@ def timed(of, work):
     return time.perf_counter() - begin, used_s(of) - used
 
 
-def many_texts(embedder, model, program, environment, rounds=15):
-    """Speed of encode over that of `penstock embed` less its start: by the wall, and by seconds of processors.
+def many_texts(model, program, environment, rounds=15):
+    """Speed of encode over that of `penstock embed`: by the wall, and by seconds of processors.
 
-    Medians of rounds in which the three are timed one after the other, so that a machine whose speed changes slows all.
+    What 1,000 texts take of the command is the time of 2,000 less that of 1,000: a run with a single text does
+    things that a longer one does beside its work. Medians of rounds in which the three are timed one after the
+    other, so that a machine whose speed changes slows all; each round opens the model anew, since loads of the same
+    model differ by some per cent, by where its pages happen to lie.
     """
     given, ratios = texts(1000), []
     with tempfile.TemporaryDirectory() as folder:
-        files = {count: pathlib.Path(folder) / f"{count}.txt" for count in (1, 1001)}
-        for count, file in files.items():
-            file.write_text("\n".join(texts(count)))
+        files = [pathlib.Path(folder) / f"{times}000.txt" for times in (1, 2)]
+        for times, file in enumerate(files, 1):
+            file.write_text("\n".join(given * times) + "\n")
 
-        def embed(count):
-            words = [program, "embed", "--model", model, files[count], "-o", f"{folder}/out.npy", "--quiet"]
+        def embed(file):
+            words = [program, "embed", "--model", model, file, "-o", f"{folder}/out.npy", "--quiet"]
             subprocess.run(words, check=True, capture_output=True, env=environment)
 
         for _ in range(rounds):
-            encode = timed(resource.RUSAGE_SELF, lambda: embedder.encode(given))
-            start, whole = (timed(resource.RUSAGE_CHILDREN, lambda count=count: embed(count)) for count in files)
-            ratios.append([(whole[i] - start[i]) / encode[i] for i in range(2)])
+            with penstock.Embedder(model) as embedder:
+                embedder.encode(given[:64])
+                encode = timed(resource.RUSAGE_SELF, lambda one=embedder: one.encode(given))
+            once, twice = (timed(resource.RUSAGE_CHILDREN, lambda file=file: embed(file)) for file in files)
+            ratios.append([(twice[i] - once[i]) / encode[i] for i in range(2)])
     wall, processors = (statistics.median(one[i] for one in ratios) for i in range(2))
     return {"encode over embed": wall, "... by processor time": processors}
 
@@ -177,9 +182,7 @@ def main():
     ):
         inside, outside = single_queries(embedder, server)
         found["single query, ms"], found["over HTTP, ms"], found["ratio"] = inside, outside, inside / outside
-    with penstock.Embedder(options.model) as embedder:
-        embedder.encode(texts(64))
-        found.update(many_texts(embedder, options.model, options.program, environment))
+    found.update(many_texts(options.model, options.program, environment))
     with penstock.Embedder(options.model, threads=1) as embedder:
         found["a Python thread keeps"] = kept_speed(embedder)
         found["Ctrl-C to its exception, ms"] = interruption(embedder)
