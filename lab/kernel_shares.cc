@@ -83,7 +83,7 @@ class Shares {
          OneDnn onednn)
       : options_(options),
         kernels_(kernels),
-        device_(kernels, threads, true),
+        device_(kernels, PlanThreads(threads, true)),
         pool_(threads),
         onednn_(onednn),
         bulk_(kBandwidthBytes / sizeof(uint64_t), 1) {}

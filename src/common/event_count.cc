@@ -23,6 +23,14 @@ void FutexWake(const std::atomic<uint32_t>* word, int32_t count) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
 }
 
+void FutexWaitAs(const std::atomic<uint32_t>* word, uint32_t expected, uint32_t bit) {
+  syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, expected, nullptr, nullptr, bit);
+}
+
+void FutexWakeOf(const std::atomic<uint32_t>* word, uint32_t bits) {
+  syscall(SYS_futex, word, FUTEX_WAKE_BITSET_PRIVATE, INT32_MAX, nullptr, nullptr, bits);
+}
+
 void SystemSync::Yield() { sched_yield(); }
 
 void SpinWait::Once() {

@@ -31,6 +31,9 @@ namespace penstock {
 // Low-level futex calls on a 32-bit word, private to this process.
 void FutexWait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_ns = -1);
 void FutexWake(const std::atomic<uint32_t>* word, int32_t count);
+// Sleeps as one of those whose bits are `bit`, and wakes all who sleep as one of `bits`.
+void FutexWaitAs(const std::atomic<uint32_t>* word, uint32_t expected, uint32_t bit);
+void FutexWakeOf(const std::atomic<uint32_t>* word, uint32_t bits);
 
 // One turn of a loop that waits for another thread to do a few instructions: pauses at first, then
 // yields the processor, then sleeps, in case the other thread has lost its own.

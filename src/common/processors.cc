@@ -1,7 +1,6 @@
 #include "common/processors.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,11 +51,8 @@ ProcessorLimits ReadProcessorLimitsIn(const std::string& root, size_t online, si
 }
 
 ProcessorLimits ReadProcessorLimits() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
   // The process's first thread is asked: others may be pinned.
-  const bool told = sched_getaffinity(getpid(), sizeof(set), &set) == 0;
-  const auto allowed = static_cast<size_t>(told ? std::max(1, CPU_COUNT(&set)) : 1);
+  const size_t allowed = AllowedProcessors().size();
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
   return ReadProcessorLimitsIn("", std::max(allowed, static_cast<size_t>(std::max(1L, online))),
                                allowed);
@@ -64,9 +60,40 @@ ProcessorLimits ReadProcessorLimits() {
 
 size_t UsableProcessors() { return ReadProcessorLimits().usable(); }
 
-ThreadPlan PlanThreads(size_t wanted, bool may_pin, const ProcessorLimits& limits) {
-  const size_t threads = wanted > 0 ? wanted : limits.usable();
-  return {threads, may_pin && !limits.cut() && threads == limits.allowed, !limits.cut()};
+ThreadPlan PlanThreads(size_t wanted, bool may_pin, const ProcessorLimits& limits,
+                       const Topology& topology) {
+  const size_t cores = topology.cores.size();
+  const size_t useful = limits.cut() ? limits.usable() : std::min(limits.usable(), cores);
+  ThreadPlan plan;
+  plan.threads = wanted > 0 ? wanted : useful;
+  plan.spin = !limits.cut();
+  plan.at_once = std::min(plan.threads, limits.usable());
+  if (topology.nodes > 1) {
+    plan.nodes.resize(topology.nodes);
+    for (const Topology::Core& core : topology.cores) {
+      std::vector<int>& near = plan.nodes[core.node];
+      near.insert(near.end(), core.processors.begin(), core.processors.end());
+    }
+  }
+  if (!may_pin || limits.cut() || plan.threads < 2) return plan;
+  if (plan.threads == cores) {
+    for (const Topology::Core& core : topology.cores) {
+      plan.places.push_back(core.processors);
+      plan.l3.push_back(core.l3);
+    }
+  } else if (plan.threads == topology.processors()) {
+    for (const Topology::Core& core : topology.cores) {
+      for (const int processor : core.processors) {
+        plan.places.push_back({processor});
+        plan.l3.push_back(core.l3);
+      }
+    }
+  }
+  return plan;
+}
+
+ThreadPlan PlanThreads(size_t wanted, bool may_pin) {
+  return PlanThreads(wanted, may_pin, ReadProcessorLimits(), ReadTopology());
 }
 
 }  // namespace penstock

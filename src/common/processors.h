@@ -3,7 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
+
+#include "common/topology.h"
 
 namespace penstock {
 
@@ -27,15 +31,29 @@ ProcessorLimits ReadProcessorLimitsIn(const std::string& root, size_t online, si
 // ReadProcessorLimits().usable().
 size_t UsableProcessors();
 
-// How a pool that computes is to be made. `wanted`: threads, 0 for as many as can be used.
+// How a pool that computes is to be made.
 struct ThreadPlan {
   size_t threads = 1;
-  // To processors: where the threads are as many as the processors that are allowed, and no quota
-  // cuts them. Else others may have some of these processors, and the system knows which are free.
-  bool pin = false;
+  // The processors that each thread is pinned to, those of one core: where every core that is
+  // allowed gets a thread, and no quota cuts them. Else empty: others may have some of these
+  // processors, and the system knows which are free.
+  std::vector<std::vector<int>> places;
+  // The L3 cache of each pinned thread, rising. Empty: all are taken to share one.
+  std::vector<size_t> l3;
+  // The processors near each memory node; empty: all are near the same.
+  std::vector<std::vector<int>> nodes;
   // Waiting threads spin. Under a quota that would spend the time in which others work.
   bool spin = true;
+  // Threads that can run at the same time, if that is fewer: more had better not wait for each
+  // other.
+  size_t at_once = SIZE_MAX;
 };
-ThreadPlan PlanThreads(size_t wanted, bool may_pin, const ProcessorLimits& limits);
+
+// `wanted`: threads; 0: one for each core that may be used, as the second thread of a core adds
+// next to nothing to kernels that keep its units busy, and for each whole processor of a quota.
+ThreadPlan PlanThreads(size_t wanted, bool may_pin, const ProcessorLimits& limits,
+                       const Topology& topology);
+// For the processors that this process may use.
+ThreadPlan PlanThreads(size_t wanted, bool may_pin);
 
 }  // namespace penstock

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "common/temp_folder_test_util.h"
 
@@ -72,19 +73,62 @@ TEST_F(ProcessorsTest, AQuotaOverTheAffinityCutsNothing) {
   EXPECT_EQ(Read().usable(), 64u);
 }
 
+// Cores of `threads` hyper-threads, numbered one after the other, `l3_cores` to an L3 cache.
+Topology Cores(int cores, int threads, int l3_cores) {
+  Topology topology;
+  for (int core = 0; core < cores; ++core) {
+    std::vector<int> processors;
+    for (int thread = 0; thread < threads; ++thread) processors.push_back(core * threads + thread);
+    topology.cores.push_back({processors, static_cast<size_t>(core / l3_cores), 0});
+  }
+  topology.l3_domains = topology.cores.back().l3 + 1;
+  return topology;
+}
+
+std::string Planned(size_t wanted, bool pin, const ProcessorLimits& limits,
+                    const Topology& topology) {
+  const ThreadPlan made = PlanThreads(wanted, pin, limits, topology);
+  std::string text = std::to_string(made.threads);
+  if (made.at_once != made.threads) text += " at once " + std::to_string(made.at_once);
+  return text + (made.places.empty() ? "" : " pinned") + (made.spin ? " spin" : "");
+}
+
 TEST(PlanThreads, PinsWhereTheMachineIsOursAndSpinsWhereNoQuotaCutsIn) {
   const ProcessorLimits whole{8, 8, 0, nullptr}, cut{8, 8, 2.5, "cpu.max"};
-  const auto plan = [](size_t wanted, bool pin, const ProcessorLimits& limits) {
-    const ThreadPlan made = PlanThreads(wanted, pin, limits);
-    return std::to_string(made.threads) + (made.pin ? " pinned" : "") + (made.spin ? " spin" : "");
-  };
-  EXPECT_EQ(plan(0, true, whole), "8 pinned spin");
-  EXPECT_EQ(plan(8, true, whole), "8 pinned spin");
-  EXPECT_EQ(plan(8, false, whole), "8 spin");
-  EXPECT_EQ(plan(4, true, whole), "4 spin");  // others may have the rest
-  EXPECT_EQ(plan(12, true, whole), "12 spin");
-  EXPECT_EQ(plan(0, true, cut), "2");
-  EXPECT_EQ(plan(8, true, cut), "8");
+  const Topology machine = Cores(8, 1, 8);
+  EXPECT_EQ(Planned(0, true, whole, machine), "8 pinned spin");
+  EXPECT_EQ(Planned(8, true, whole, machine), "8 pinned spin");
+  EXPECT_EQ(Planned(8, false, whole, machine), "8 spin");
+  EXPECT_EQ(Planned(4, true, whole, machine), "4 spin");  // others may have the rest
+  EXPECT_EQ(Planned(12, true, whole, machine), "12 at once 8 spin");
+  EXPECT_EQ(Planned(0, true, cut, machine), "2");
+  EXPECT_EQ(Planned(8, true, cut, machine), "8 at once 2");
+}
+
+TEST(PlanThreads, TellsWhichProcessorsAreNearWhichMemory) {
+  Topology machine = Cores(4, 2, 2);
+  EXPECT_TRUE(PlanThreads(0, true, {8, 8, 0, nullptr}, machine).nodes.empty());
+  machine.cores[2].node = machine.cores[3].node = 1;
+  machine.nodes = 2;
+  const ThreadPlan plan = PlanThreads(3, false, {8, 8, 0, nullptr}, machine);
+  EXPECT_EQ(plan.nodes, (std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+}
+
+TEST(PlanThreads, AThreadACoreHasAllItsHyperThreadsToRunOn) {
+  const ProcessorLimits whole{16, 16, 0, nullptr};
+  const Topology machine = Cores(8, 2, 4);
+  EXPECT_EQ(Planned(0, true, whole, machine), "8 pinned spin");
+  const ThreadPlan cores = PlanThreads(0, true, whole, machine);
+  EXPECT_EQ(cores.places[3], (std::vector<int>{6, 7}));
+  EXPECT_EQ(cores.l3, (std::vector<size_t>{0, 0, 0, 0, 1, 1, 1, 1}));
+  const ThreadPlan threads = PlanThreads(16, true, whole, machine);
+  EXPECT_EQ(threads.places.size(), 16u);
+  EXPECT_EQ(threads.places[3], std::vector<int>{3});
+  EXPECT_EQ(threads.l3[7], 0u);
+  EXPECT_EQ(threads.l3[8], 1u);
+  EXPECT_EQ(Planned(12, true, whole, machine), "12 spin");
+  // Under a quota of 12 processors cores are not counted: the quota is of time.
+  EXPECT_EQ(Planned(0, true, {16, 16, 12, "cpu.max"}, machine), "12");
 }
 
 }  // namespace

@@ -28,42 +28,45 @@ uint64_t MakeTicket(uint64_t epoch, uint64_t count) {
 constexpr auto kSpinTime = std::chrono::microseconds(50);
 constexpr uint32_t kSpinsBeforeYield = 4096;
 
-std::vector<int> UsableCpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-    }
-  }
-  if (cpus.empty()) cpus.push_back(0);
-  return cpus;
-}
+constexpr uint64_t kGangCountBits = 16;
+static_assert(ThreadPool::kThreadsMax < uint64_t{1} << kGangCountBits);
+uint64_t GangId(uint64_t gang) { return gang >> kGangCountBits; }
+size_t GangCount(uint64_t gang) { return gang & ((uint64_t{1} << kGangCountBits) - 1); }
 
-void RunOnlyOn(std::span<const int> cpus) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
-  pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+// A sleeper's bit, by which a gang wakes its members alone. The threads beyond share the last.
+uint32_t SleepBit(size_t thread) { return uint32_t{1} << std::min<size_t>(thread, 31); }
+uint32_t SleepBits(size_t count) { return count > 31 ? ~uint32_t{0} : SleepBit(count) - 1; }
+
+ThreadPlan PlanOf(size_t threads, bool pin, bool spin) {
+  ThreadPlan plan;
+  if (pin) plan = PlanThreads(threads, true, {threads, threads, 0, nullptr}, ReadTopology());
+  plan.threads = threads;
+  plan.spin = spin;
+  return plan;
 }
 
 }  // namespace
 
-ThreadPool::ThreadPool(size_t threads, bool pin, bool spin) : spin_(spin) {
-  threads = std::clamp<size_t>(threads, 1, kThreadsMax);
-  const std::vector<int> cpus = UsableCpus();
-  pin = pin && threads > 1 && threads == cpus.size();
-  if (pin) {
-    caller_cpus_ = cpus;
-    caller_cpus_.erase(caller_cpus_.begin() + 1,
-                       caller_cpus_.begin() + static_cast<ptrdiff_t>(threads));
-  }
+void RunOnlyOn(std::span<const int> processors) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int processor : processors) CPU_SET(static_cast<size_t>(processor), &set);
+  pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+}
+
+ThreadPool::ThreadPool(size_t threads, bool pin, bool spin)
+    : ThreadPool(PlanOf(threads, pin, spin)) {}
+
+ThreadPool::ThreadPool(const ThreadPlan& plan) : spin_(plan.spin) {
+  const size_t threads = std::clamp<size_t>(plan.threads, 1, kThreadsMax);
+  const bool pin = threads > 1 && plan.places.size() == threads;
+  if (pin) caller_place_ = plan.places[0];
   workers_.reserve(threads - 1);
   try {
     for (size_t thread = 1; thread < threads; ++thread) {
-      const int cpu = pin ? cpus[thread] : -1;
-      workers_.emplace_back([this, thread, cpu] { WorkerMain(thread, cpu); });
+      std::vector<int> place = pin ? plan.places[thread] : std::vector<int>();
+      workers_.emplace_back(
+          [this, thread, place = std::move(place)] { WorkerMain(thread, place); });
     }
   } catch (...) {
     StopWorkers();
@@ -74,7 +77,7 @@ ThreadPool::ThreadPool(size_t threads, bool pin, bool spin) : spin_(spin) {
 ThreadPool::~ThreadPool() { StopWorkers(); }
 
 void ThreadPool::PlaceCaller() const {
-  if (!caller_cpus_.empty()) RunOnlyOn(caller_cpus_);
+  if (!caller_place_.empty()) RunOnlyOn(caller_place_);
 }
 
 void ThreadPool::StopWorkers() {
@@ -82,6 +85,13 @@ void ThreadPool::StopWorkers() {
   wake_.fetch_add(1, std::memory_order_seq_cst);
   FutexWake(&wake_, INT32_MAX);
   for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::Wake(size_t count) {
+  // seq_cst on wake_ and sleepers_: either this thread sees the sleeper, or the sleeper sees that
+  // wake_ has changed and does not sleep.
+  wake_.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) FutexWakeOf(&wake_, SleepBits(count));
 }
 
 void ThreadPool::Work(uint64_t epoch, size_t thread) {
@@ -92,29 +102,26 @@ void ThreadPool::Work(uint64_t epoch, size_t thread) {
     // A new loop may have been published in between: the index is then one of that loop.
     epoch = Epoch(mine);
     if (Next(mine) >= Count(mine)) return;
-    if (gang_) WaitForGang(Count(mine));
     Call(fn_, context_, first_ + Next(mine), thread);
-    const bool gang = gang_;  // before the loop may end
-    const uint32_t before = done_.fetch_add(1, std::memory_order_release);
-    if (!spin_ && before + 1 == Count(mine)) FutexWake(&done_, 1);  // the caller
-    if (gang) return;
+    CountDone(Count(mine));
   }
 }
 
-void ThreadPool::WaitForGang(uint64_t count) {
+void ThreadPool::CountDone(size_t count) {
+  const uint32_t before = done_.fetch_add(1, std::memory_order_release);
+  if (!spin_ && before + 1 == count) FutexWake(&done_, 1);
+}
+
+void ThreadPool::WaitUntilDone(size_t count) {
   if (!spin_) {
-    uint32_t here = gathered_.fetch_add(1, std::memory_order_acq_rel) + 1;
-    if (here == count) return FutexWake(&gathered_, INT32_MAX);
-    for (; here != count; here = gathered_.load(std::memory_order_acquire)) {
-      FutexWait(&gathered_, here);
+    for (uint32_t now; (now = done_.load(std::memory_order_acquire)) != count;) {
+      FutexWait(&done_, now);
     }
     return;
   }
-  for (uint32_t spins = 0;; ++spins) {
-    const uint64_t ticket = ticket_.load(std::memory_order_relaxed);
-    if (Next(ticket) >= Count(ticket)) return;
+  for (uint32_t spins = 0; done_.load(std::memory_order_acquire) != count; ++spins) {
     SystemSync::Pause();
-    if (spins > kSpinsBeforeYield) sched_yield();
+    if (spins > kSpinsBeforeYield) sched_yield();  // a worker may wait for this processor
   }
 }
 
@@ -142,12 +149,18 @@ void ThreadPool::Run(size_t count, LoopFn fn, void* context) {
   }
 }
 
-void ThreadPool::RunGang(LoopFn fn, void* context) {
+void ThreadPool::RunGang(size_t count, LoopFn fn, void* context) {
   const WaitingLock lock(&caller_mutex_);
-  if (workers_.empty()) return fn(context, 0, 0);
-  gang_ = true;
-  RunPart(0, threads(), fn, context);
-  gang_ = false;
+  if (count <= 1 || workers_.empty()) return fn(context, 0, 0);
+  fn_ = fn;
+  context_ = context;
+  done_.store(0, std::memory_order_relaxed);
+  const uint64_t id = GangId(gang_.load(std::memory_order_relaxed)) + 1;
+  gang_.store(id << kGangCountBits | count, std::memory_order_release);
+  Wake(count);
+  fn(context, 0, 0);
+  CountDone(count);
+  WaitUntilDone(count);
 }
 
 void ThreadPool::RunPart(size_t first, size_t count, LoopFn fn, void* context) {
@@ -155,48 +168,47 @@ void ThreadPool::RunPart(size_t first, size_t count, LoopFn fn, void* context) {
   context_ = context;
   first_ = first;
   done_.store(0, std::memory_order_relaxed);
-  gathered_.store(0, std::memory_order_relaxed);
   const uint64_t epoch =
       (Epoch(ticket_.load(std::memory_order_relaxed)) + 1) & ((uint64_t{1} << 24) - 1);
   ticket_.store(MakeTicket(epoch, count), std::memory_order_release);
-  // seq_cst on wake_ and sleepers_: either this thread sees the sleeper, or the sleeper sees
-  // that wake_ has changed and does not sleep.
-  wake_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers_.load(std::memory_order_seq_cst) > 0) FutexWake(&wake_, INT32_MAX);
-
+  Wake(threads());
   Work(epoch, 0);
-  if (!spin_) {
-    for (uint32_t now; (now = done_.load(std::memory_order_acquire)) != count;) {
-      FutexWait(&done_, now);
-    }
-    return;
-  }
-  for (uint32_t spins = 0; done_.load(std::memory_order_acquire) != count; ++spins) {
-    SystemSync::Pause();
-    if (spins > kSpinsBeforeYield) sched_yield();  // a worker may wait for this processor
-  }
+  WaitUntilDone(count);
 }
 
-void ThreadPool::WorkerMain(size_t thread, int cpu) {
-  if (cpu >= 0) RunOnlyOn({&cpu, 1});
+void ThreadPool::WorkerMain(size_t thread, std::span<const int> place) {
+  if (!place.empty()) RunOnlyOn(place);
   pthread_setname_np(pthread_self(), ("compute-" + std::to_string(thread)).c_str());
 
   uint32_t seen = 0;
+  uint64_t last_gang = 0;
+  bool wanted = true;  // by the last loop or gang: the next may follow within microseconds
   while (true) {
+    const bool spin = spin_ && wanted;
     const auto spin_until =
-        std::chrono::steady_clock::now() + (spin_ ? kSpinTime : std::chrono::microseconds(0));
+        std::chrono::steady_clock::now() + (spin ? kSpinTime : std::chrono::microseconds(0));
     uint32_t spins = 0;
     while (wake_.load(std::memory_order_acquire) == seen) {
       SystemSync::Pause();
       if (++spins % 64 == 0 && std::chrono::steady_clock::now() >= spin_until) {
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
-        if (wake_.load(std::memory_order_seq_cst) == seen) FutexWait(&wake_, seen);
+        if (wake_.load(std::memory_order_seq_cst) == seen) {
+          FutexWaitAs(&wake_, seen, SleepBit(thread));
+        }
         sleepers_.fetch_sub(1, std::memory_order_seq_cst);
       }
     }
     seen = wake_.load(std::memory_order_acquire);
     if (stop_.load(std::memory_order_acquire)) return;
-    Work(Epoch(ticket_.load(std::memory_order_relaxed)), thread);
+    const uint64_t gang = gang_.load(std::memory_order_acquire);
+    const bool new_gang = GangId(gang) != std::exchange(last_gang, GangId(gang));
+    wanted = !new_gang || thread < GangCount(gang);
+    if (new_gang && wanted) {
+      Call(fn_, context_, thread, thread);
+      CountDone(GangCount(gang));
+    } else {
+      Work(Epoch(ticket_.load(std::memory_order_relaxed)), thread);
+    }
   }
 }
 

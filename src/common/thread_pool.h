@@ -15,8 +15,10 @@
 // A function that throws ends no thread: the loop runs to its end, and the caller gets the first
 // exception.
 //
-// A gang is a loop of as many indices as threads in which each thread takes exactly one: a thread
-// that took one waits until all are taken, then runs. So its threads may wait for each other.
+// A gang is a function that each of the first `count` threads calls once, at the same time, so that
+// they may wait for each other. It has a word of its own, {id:48 | count:16}; a thread whose last
+// gang was another runs this one if it is among the first `count`. A gang cannot end without its
+// members, so none meets an id too late. Threads beyond `count` are not woken, and do not spin.
 #pragma once
 
 #include <atomic>
@@ -24,21 +26,29 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "common/processors.h"
+
 namespace penstock {
+
+// Lets the calling thread run on these processors alone. A failure is ignored: it runs on others.
+void RunOnlyOn(std::span<const int> processors);
 
 class ThreadPool {
  public:
   static constexpr size_t kThreadsMax = 256;
 
-  // `threads` counts the caller: threads - 1 workers are started. With `pin`, and one thread for
-  // each processor that this process may use, worker i runs on the i-th of them, the first being
-  // left to the caller. With fewer threads the system chooses among the processors: another
-  // process, too, may have begun at the first. Without `spin` threads that wait sleep at once
-  // (PlanThreads). An exception of std::thread passes on once the workers started are joined.
+  // The plan's threads count the caller: threads - 1 workers are started. With places, worker i runs
+  // on the processors of the i-th, the first being left to the caller. An exception of std::thread
+  // passes on once the workers started are joined.
+  explicit ThreadPool(const ThreadPlan& plan);
+  // As planned for so many threads on this machine, whose quotas are not asked. `pin`: where each
+  // core or processor gets one. Without `spin` threads that wait sleep at once.
   explicit ThreadPool(size_t threads, bool pin = true, bool spin = true);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -67,15 +77,23 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
-  // Calls fn(thread) once on every thread, all at the same time, so that they may meet at barriers;
-  // thread < threads(). Returns when all are done. fn must not throw: the others would wait for
-  // ever.
+  // Calls fn(thread) once on each of the first `count` threads (1 <= count <= threads()), at the
+  // same time, so that they may meet at barriers. Returns when all are done. fn must not throw: the
+  // others would wait for ever.
+  template <typename Fn>
+  void Gang(size_t count, Fn&& fn) {
+    using Function = std::remove_reference_t<Fn>;
+    RunGang(
+        count,
+        [](void* context, size_t, size_t thread) noexcept {
+          (*static_cast<Function*>(context))(thread);
+        },
+        const_cast<void*>(static_cast<const void*>(&fn)));
+  }
+  // On every thread.
   template <typename Fn>
   void Gang(Fn&& fn) {
-    using Function = std::remove_reference_t<Fn>;
-    RunGang([](void* context, size_t,
-               size_t thread) noexcept { (*static_cast<Function*>(context))(thread); },
-            const_cast<void*>(static_cast<const void*>(&fn)));
+    Gang(threads(), std::forward<Fn>(fn));
   }
 
  private:
@@ -85,35 +103,38 @@ class ThreadPool {
   using LoopFn = void (*)(void* context, size_t index, size_t thread);
 
   void Run(size_t count, LoopFn fn, void* context);
-  void RunGang(LoopFn fn, void* context);
+  void RunGang(size_t count, LoopFn fn, void* context);
   // Indices [first, first + count), count <= kCountMax. The caller holds caller_mutex_.
   void RunPart(size_t first, size_t count, LoopFn fn, void* context);
   // One index; keeps the first exception of a loop in error_.
   void Call(LoopFn fn, void* context, size_t index, size_t thread);
-  void WorkerMain(size_t thread, int cpu);
+  void WorkerMain(size_t thread, std::span<const int> place);
   void StopWorkers();
-  // Works on the loop of `epoch` until it has no index left; in a gang, on one index.
+  // Wakes the first `count` threads, as far as they sleep.
+  void Wake(size_t count);
+  // Works on the loop of `epoch` until it has no index left.
   void Work(uint64_t epoch, size_t thread);
-  // Counts the index of the gang under way that this thread took in, and returns once all are.
-  void WaitForGang(uint64_t count);
+  // Counts one of `count` done, and wakes the caller after the last.
+  void CountDone(size_t count);
+  // The caller waits until all of `count` are done.
+  void WaitUntilDone(size_t count);
 
   const bool spin_;
   std::mutex caller_mutex_;
   LoopFn fn_ = nullptr;
   void* context_ = nullptr;
   size_t first_ = 0;
-  bool gang_ = false;
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;  // set by the thread that raised failed_; read after the loop
 
   // Apart by 128 bytes: two lines are fetched at a time.
   alignas(128) std::atomic<uint64_t> ticket_{0};
+  alignas(128) std::atomic<uint64_t> gang_{0};
   alignas(128) std::atomic<uint32_t> done_{0};  // a futex word where threads do not spin
-  std::atomic<uint32_t> gathered_{0};           // threads of a gang, if they do not spin; the same
   alignas(128) std::atomic<uint32_t> wake_{0};  // futex word: changes with every loop
   std::atomic<uint32_t> sleepers_{0};
   std::atomic<bool> stop_{false};
-  std::vector<int> caller_cpus_;  // without a pinned worker; empty: nothing is pinned
+  std::vector<int> caller_place_;  // processors; empty: nothing is pinned
   std::vector<std::thread> workers_;
 };
 

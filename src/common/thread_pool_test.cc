@@ -64,11 +64,11 @@ TEST(ThreadPool, AGangRunsOnEveryThreadAtOnce) {
     std::vector<int> seen(kThreads, -1);
     pool.Gang([&](size_t thread) {
       ++values[thread];
-      barrier.Wait();
+      barrier.Wait(thread);
       int sum = 0;
       for (const int value : values) sum += value;
       seen[thread] = sum;
-      barrier.Wait();
+      barrier.Wait(thread);
     });
     for (const int sum : seen) ASSERT_EQ(sum, static_cast<int>(kThreads) * (round + 1));
     // Loops and gangs in turns.
@@ -85,6 +85,62 @@ TEST(ThreadPool, AGangWithoutBarriersRunsOnceOnEachThread) {
     pool.Gang([&](size_t thread) { ++ran[thread]; });
     for (const auto& count : ran) ASSERT_EQ(count.load(), 1);
   }
+}
+
+// Gangs of some of the threads, of all, and loops, in turns; the threads are more than most
+// machines' processors, and of three L3 caches.
+TEST(ThreadPool, GangsOfTheFirstThreadsMeetAtTheirBarrier) {
+  constexpr size_t kThreads = 6;
+  for (const bool spin : {true, false}) {
+    ThreadPool pool(kThreads, /*pin=*/false, spin);
+    SpinBarrier barrier(kThreads, spin, {0, 0, 1, 1, 1, 2});
+    std::vector<int> values(kThreads, 0);
+    int sum_wanted = 0;
+    for (int round = 0; round < 300; ++round) {
+      // Threads that are left out go to sleep now and then.
+      if (round % 100 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      const size_t count = 1 + static_cast<size_t>(round * 7) % kThreads;
+      std::vector<int> seen(kThreads, -1);
+      barrier.SetThreads(count);
+      pool.Gang(count, [&](size_t thread) {
+        ++values[thread];
+        barrier.Wait(thread);
+        int sum = 0;
+        for (const int value : values) sum += value;
+        seen[thread] = sum;
+        barrier.Wait(thread);
+      });
+      sum_wanted += static_cast<int>(count);
+      for (size_t thread = 0; thread < kThreads; ++thread) {
+        ASSERT_EQ(seen[thread], thread < count ? sum_wanted : -1) << count << " threads";
+      }
+      if (round % 3 > 0) continue;
+      std::atomic<int> hits{0};
+      pool.ParallelFor(7, [&](size_t, size_t) { ++hits; });
+      ASSERT_EQ(hits.load(), 7);
+    }
+  }
+}
+
+TEST(ThreadPool, ThreadsThatAGangLeavesOutTakeNoTime) {
+  ThreadPool pool(3, /*pin=*/false);
+  clockid_t clock{};
+  pool.Gang([&](size_t thread) {
+    if (thread == 2) pthread_getcpuclockid(pthread_self(), &clock);
+  });
+  const auto seconds = [&] {
+    timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  };
+  const double before = seconds();
+  for (int round = 0; round < 2000; ++round) {
+    pool.Gang(2, [](size_t) { std::this_thread::sleep_for(std::chrono::microseconds(50)); });
+  }
+  EXPECT_LT(seconds() - before, 0.02);  // it would spin for 0.1 s
+  std::atomic<int> ran{0};
+  pool.Gang([&](size_t) { ++ran; });
+  EXPECT_EQ(ran.load(), 3);
 }
 
 TEST(ThreadPool, AGangOfOneIsTheCaller) {
@@ -144,11 +200,11 @@ TEST(ThreadPool, WithoutSpinningLoopsAndGangsDoTheSame) {
     std::vector<int> seen(kThreads, -1);
     pool.Gang([&](size_t thread) {
       ++values[thread];
-      barrier.Wait();
+      barrier.Wait(thread);
       int sum = 0;
       for (const int value : values) sum += value;
       seen[thread] = sum;
-      barrier.Wait();
+      barrier.Wait(thread);
     });
     for (const int sum : seen) ASSERT_EQ(sum, static_cast<int>(kThreads) * (round + 1));
     std::atomic<int> hits{0};
@@ -172,7 +228,7 @@ TEST(ThreadPool, WithoutSpinningThoseWhoWaitTakeNoTime) {
     const double before = seconds();
     // The others wait meanwhile.
     if (thread == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    barrier.Wait();
+    barrier.Wait(thread);
     used[thread] = seconds() - before;
   });
   for (const double one : used) EXPECT_LT(one, 0.05);

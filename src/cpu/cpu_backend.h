@@ -10,9 +10,12 @@
 namespace penstock::cpu {
 
 struct CpuOptions {
-  int threads = 0;  // 0: as many as this process may use (common/processors.h)
+  int threads = 0;  // 0: as many as are of use (PlanThreads)
   bool pin = true;  // the pool's threads may be pinned to processors (PlanThreads)
   std::string isa;  // "" = PENSTOCK_CPU_ISA, else the fastest this processor has
+  // Of a decoder's steps. 0: no more than can run at once, and fewer where that is faster
+  // (cpu/step_threads.h); a number: so many, for measurements and tests.
+  int step_threads = 0;
 };
 
 // kUnsupported: this build or processor lacks the instruction set asked for.

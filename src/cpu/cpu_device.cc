@@ -1,11 +1,27 @@
 #include "cpu/cpu_device.h"
 
+#include <algorithm>
+
 #include "common/waiting_lock.h"
 
 namespace penstock::cpu {
+namespace {
 
-CpuDevice::CpuDevice(const Kernels* table, size_t threads, bool pin, bool spin)
-    : kernels(table), pool(threads, pin, spin), ops(table, &pool, &weight_arena, &work_arena) {
+ThreadPlan Bounded(ThreadPlan plan) {
+  plan.threads = std::clamp<size_t>(plan.threads, 1, ThreadPool::kThreadsMax);
+  plan.at_once = std::clamp<size_t>(plan.at_once, 1, plan.threads);
+  return plan;
+}
+
+}  // namespace
+
+CpuDevice::CpuDevice(const Kernels* table, const ThreadPlan& threads, size_t fixed_step_threads)
+    : kernels(table),
+      plan(Bounded(threads)),
+      step_threads(std::min(fixed_step_threads, plan.threads)),
+      weight_arena(plan.nodes),
+      pool(plan),
+      ops(table, &pool, &weight_arena, &work_arena) {
   if (pool.threads() == 1) return;
   for (size_t worker = 0; worker < pool.threads(); ++worker) {
     alone_.push_back(std::make_unique<Alone>(kernels));

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "common/processors.h"
 #include "common/thread_pool.h"
 #include "cpu/cpu_ops.h"
 #include "cpu/huge_page_arena.h"
@@ -22,7 +23,8 @@ namespace penstock::cpu {
 
 class CpuDevice {
  public:
-  CpuDevice(const Kernels* kernels, size_t threads, bool pin, bool spin = true);
+  // `fixed_step_threads`: CpuOptions::step_threads.
+  CpuDevice(const Kernels* kernels, const ThreadPlan& threads, size_t fixed_step_threads = 0);
 
   // "cpu (avx512, 2 threads)".
   std::string name() const;
@@ -52,6 +54,8 @@ class CpuDevice {
   uint64_t ReleaseScratch();
 
   const Kernels* const kernels;
+  const ThreadPlan plan;
+  const size_t step_threads;   // of a decoder's steps; 0: as measured (step_threads.h)
   HugePageArena weight_arena;  // and other memory that stays
   HugePageArena work_arena;    // activations and scratch
   ThreadPool pool;

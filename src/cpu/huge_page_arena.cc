@@ -5,10 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <exception>
 #include <new>
+#include <span>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/int_math.h"
+#include "common/thread_pool.h"
 
 namespace penstock::cpu {
 namespace {
@@ -32,12 +37,34 @@ std::shared_ptr<void> NewChunk(size_t bytes) {
   return {data, [bytes](void* p) { munmap(p, bytes); }};
 }
 
+// Touches huge page i from a processor near node i modulo their number, small page by small page,
+// in case there are no huge ones.
+void SpreadOverNodes(void* memory, size_t bytes, std::span<const std::vector<int>> nodes) {
+  constexpr size_t kSmallPage = 4096;
+  const auto touch = [&](size_t node) {
+    RunOnlyOn(nodes[node]);
+    for (size_t page = node * HugePageArena::kPageBytes; page < bytes;
+         page += nodes.size() * HugePageArena::kPageBytes) {
+      for (size_t at = page; at < page + HugePageArena::kPageBytes; at += kSmallPage) {
+        static_cast<volatile char*>(memory)[at] = 0;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  try {
+    for (size_t node = 0; node < nodes.size(); ++node) threads.emplace_back(touch, node);
+  } catch (const std::exception&) {
+    // Pages that nobody touched here lie where they are first used.
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace
 
 // Blocks cut off one mapping, and how many of them lie in each of its pages.
 class HugePageArena::Chunk : public std::enable_shared_from_this<Chunk> {
  public:
-  Chunk() : memory_(NewChunk(kChunkBytes)) {}
+  explicit Chunk(std::shared_ptr<void> memory) : memory_(std::move(memory)) {}
 
   // data null: it does not fit.
   Block Cut(size_t bytes) {
@@ -92,10 +119,16 @@ class HugePageArena::Chunk : public std::enable_shared_from_this<Chunk> {
   std::array<size_t, kPages> live_{};  // blocks in each page
 };
 
+std::shared_ptr<void> HugePageArena::NewPages(size_t bytes) const {
+  std::shared_ptr<void> memory = NewChunk(bytes);
+  if (nodes_.size() > 1) SpreadOverNodes(memory.get(), bytes, nodes_);
+  return memory;
+}
+
 HugePageArena::Block HugePageArena::Alloc(size_t bytes) {
   bytes = penstock::RoundUp(std::max<size_t>(bytes, 1), kAlignment);
   if (bytes >= kChunkBytes) {
-    const std::shared_ptr<void> own = NewChunk(penstock::RoundUp(bytes, kPageBytes));
+    const std::shared_ptr<void> own = NewPages(penstock::RoundUp(bytes, kPageBytes));
     return {own, own.get()};
   }
   const std::lock_guard lock(mutex_);
@@ -103,7 +136,7 @@ HugePageArena::Block HugePageArena::Alloc(size_t bytes) {
     if (Block block = chunk_->Cut(bytes); block.data != nullptr) return block;
   }
   chunk_.reset();
-  chunk_ = std::make_shared<Chunk>();
+  chunk_ = std::make_shared<Chunk>(NewPages(kChunkBytes));
   return chunk_->Cut(bytes);
 }
 

@@ -8,11 +8,18 @@
 // block is gone. So an unloaded model frees all its pages but those it shares with its neighbours,
 // the first and the last of each chunk; a chunk without blocks is unmapped. Space inside a chunk is
 // never used again. Any thread may call.
+//
+// Where the machine has several memory nodes, the pages of a chunk can lie in them in turns: a page
+// lies near the processor that touches it first, so a thread near each node touches its pages. Else
+// all threads would read from the memory of the thread that loaded the model. (MPOL_INTERLEAVE does
+// the same, but few containers are allowed to ask for it.)
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace penstock::cpu {
 
@@ -28,6 +35,11 @@ class HugePageArena {
     void* data = nullptr;
   };
 
+  HugePageArena() = default;
+  // `nodes`: the processors near each memory node, to lay pages in turns; fewer than two: pages lie
+  // where they are first used.
+  explicit HugePageArena(std::vector<std::vector<int>> nodes) : nodes_(std::move(nodes)) {}
+
   // Uninitialised. Running out of memory throws std::bad_alloc.
   Block Alloc(size_t bytes);
 
@@ -37,6 +49,9 @@ class HugePageArena {
  private:
   class Chunk;
 
+  std::shared_ptr<void> NewPages(size_t bytes) const;
+
+  const std::vector<std::vector<int>> nodes_;
   std::mutex mutex_;
   std::shared_ptr<Chunk> chunk_;
 };

@@ -26,6 +26,18 @@ TEST(HugePageArena, BlocksAreAlignedAndApart) {
   }
 }
 
+// Nodes of this one memory: what counts is that threads of both touched their pages, all of them.
+TEST(HugePageArena, PagesAreTouchedFromTheNodesInTurns) {
+  constexpr size_t kBytes = 11 << 20;
+  const uint64_t before = ResidentBytes();
+  HugePageArena arena({{0}, {0, 1}});
+  const HugePageArena::Block block = arena.Alloc(kBytes), small = arena.Alloc(100);
+  EXPECT_GE(ResidentBytes(), before + kBytes);
+  const char* const data = static_cast<const char*>(block.data);
+  for (size_t at = 0; at < kBytes; at += 4096) ASSERT_EQ(data[at], 0);
+  EXPECT_EQ(static_cast<const char*>(small.data)[99], 0);
+}
+
 TEST(HugePageArena, WhatIsFreedGoesBackToTheSystem) {
   HugePageArena arena;
   constexpr size_t kBytes = 3 << 20, kBlocks = 20;

@@ -52,8 +52,8 @@ Expected<std::unique_ptr<CpuStepRun>> CpuStepRun::Make(CpuDevice* device,
 CpuStepRun::CpuStepRun(CpuDevice* device, const program::Program& program,
                        const program::PrepareOptions& options)
     : device_(device),
-      shared_(device->kernels, device->workers(), device->pool.spins(), program, options,
-              &device->work_arena) {
+      shared_(device->kernels, device->plan, program, options, &device->work_arena),
+      threads_(device->plan.at_once) {
   for (size_t worker = 0; worker < device->workers(); ++worker) {
     workers_.push_back(std::make_unique<StepWorker>(&shared_, worker, &device->work_arena));
   }
@@ -73,8 +73,12 @@ Status CpuStepRun::Run(size_t /*index*/, const program::PackedBatch& batch,
   PENSTOCK_RETURN_IF_ERROR(
       program::CheckCachedBatch(shared_.program, batch, shared_.options, shared_.groups));
   const WaitingLock lock(&device_->mutex);
-  shared_.Begin(batch);
-  device_->pool.Gang([this](size_t thread) { workers_[thread]->Run(); });
+  const size_t rows = batch.ids.size();
+  const size_t threads = device_->step_threads > 0 ? device_->step_threads : threads_.Next(rows);
+  shared_.Begin(batch, threads);
+  const auto begin = Clock::now();
+  device_->pool.Gang(threads, [this](size_t thread) { workers_[thread]->Run(); });
+  threads_.Took(rows, std::chrono::duration<double>(Clock::now() - begin).count());
   return Status::Ok();
 }
 

@@ -7,6 +7,7 @@
 
 #include "cpu/cpu_device.h"
 #include "cpu/step_shared.h"
+#include "cpu/step_threads.h"
 #include "cpu/step_worker.h"
 #include "program/program_run.h"
 
@@ -48,6 +49,7 @@ class CpuStepRun final : public program::ProgramRun {
 
   CpuDevice* const device_;
   StepShared shared_;
+  StepThreads threads_;
   std::vector<std::unique_ptr<StepWorker>> workers_;
 };
 

@@ -116,6 +116,46 @@ TEST(StepRun, BothDirectionsNeedWholeSequences) {
   EXPECT_EQ(status.field(), "sequences");
 }
 
+// Threads of a step, told by the parts in which its logits were scanned.
+size_t StepThreadsOf(program::ProgramRun* run) {
+  const std::vector<int32_t> ids = {5}, blocks = {0}, picks = {0};
+  const program::PickWant want[] = {program::PickWant::kBest};
+  const program::SingleSequence sequence(1, 0, blocks);
+  program::PackedBatch batch = sequence.Batch(ids, picks);
+  batch.wants = want;
+  EXPECT_TRUE(run->Run(batch).ok());
+  return run->Found(0).parts.size();
+}
+
+TEST(StepRun, NoMoreThreadsMeetThanCanRunAtOnce) {
+  TinyShape shape;
+  const TinyWeights weights(shape, numbers::DType::kF32, 1);
+  const size_t usable = PlanThreads(0, false).at_once;
+  program::TinyDecoder decoder(weights, numbers::DType::kF32,
+                               *NewCpuBackend({.threads = static_cast<int>(usable) + 14}));
+  auto run = decoder.NewRun(numbers::DType::kF32, 8);
+  EXPECT_EQ(run->parts_max(), usable + 14);
+  EXPECT_LE(StepThreadsOf(run.get()), UsableProcessors());
+  TinyDecoder fixed(weights, numbers::DType::kF32, "", 5);
+  EXPECT_EQ(StepThreadsOf(fixed.NewRun(numbers::DType::kF32, 8).get()), 5u);
+}
+
+// On any machine they are more threads than processors, or of several cores.
+TEST(StepRun, BitsOfManyThreads) {
+  TinyShape shape;
+  shape.window = 50;
+  const TinyWeights weights(shape, numbers::DType::kQ8_0, 3);
+  const std::vector<int32_t> ids = RandomIds(shape, 40, 4);
+  TinyDecoder one(weights, numbers::DType::kI8, "", 1);
+  const std::vector<float> want =
+      RunInSteps(one.NewRun(numbers::DType::kBf16, 64).get(), shape, ids, {33, 1});
+  for (const int threads : {4, 7, 16}) {
+    TinyDecoder decoder(weights, numbers::DType::kI8, "", threads);
+    auto run = decoder.NewRun(numbers::DType::kBf16, 64);
+    EXPECT_TRUE(SameBits(RunInSteps(run.get(), shape, ids, {33, 1}), want)) << threads;
+  }
+}
+
 TEST(StepRun, BitsDoNotDependOnStepsOrThreads) {
   const std::vector<std::vector<size_t>> cuts = {{1}, {7, 2, 9}, {33, 1, 64}, {64}};
   for (const numbers::DType stored :

@@ -39,11 +39,12 @@ void StepSizes::Result(const program::PackedLinear* weight, const program::Resid
   product = std::max(product, Size(weight->out()));
 }
 
-StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
+StepShared::StepShared(const Kernels* kernel_table, const ThreadPlan& plan,
                        const program::Program& step_program,
                        const program::PrepareOptions& step_options, HugePageArena* arena)
     : kernels(kernel_table),
-      workers(worker_count),
+      workers_max(plan.threads),
+      workers(plan.threads),
       program(step_program),
       options(step_options),
       sizes(step_program),
@@ -52,15 +53,15 @@ StepShared::StepShared(const Kernels* kernel_table, size_t worker_count, bool sp
       qkv(AtLeastOne(rows_max * sizes.qkv), arena),
       inner(AtLeastOne(rows_max * sizes.inner), arena),
       product(AtLeastOne(rows_max * sizes.product), arena),
-      split_sequences(std::min(rows_max, kSplitSequences * worker_count)),
+      split_sequences(std::min(rows_max, kSplitSequences * workers_max)),
       partial_chunks(CeilDiv(sizes.context, kKvChunk)),
       partials(AtLeastOne(split_sequences * sizes.kv_heads * partial_chunks *
                           AttentionLines::Floats(sizes.group, sizes.head_size)),
                arena),
       chunks_done(split_sequences * sizes.kv_heads),
       head_bytes(sizes.head_size == 0 ? 0 : KvBlockBytes(step_options.cache_type, sizes.head_size)),
-      found(Size(step_options.picks), worker_count, VocabularyOf(step_program)),
-      barrier(static_cast<uint32_t>(worker_count), spin) {
+      found(Size(step_options.picks), workers_max, VocabularyOf(step_program)),
+      barrier(workers_max, plan.spin, plan.l3, plan.at_once) {
   const size_t most = std::max(rows_max, Size(step_options.picks));
   for (const program::Value& value : program.values) {
     const size_t rows = value.rows == program::Rows::kTokens ? rows_max : Size(options.picks);
@@ -119,7 +120,8 @@ FoundPicks::FoundPicks(size_t picks, size_t workers, size_t vocabulary)
   blocks_.resize(picks * blocks_of_row_);
 }
 
-void FoundPicks::Begin(const program::PackedBatch& step) {
+void FoundPicks::Begin(const program::PackedBatch& step, size_t active) {
+  active_ = active;
   wants_.assign(step.wants.begin(), step.wants.end());
   wants_.resize(step.picks.size(), program::PickWant::kRow);
 }
@@ -138,7 +140,7 @@ void FoundPicks::Set(size_t pick, size_t worker, const sample::LogitPart& part) 
 
 program::FoundLogits FoundPicks::Of(size_t pick) const {
   if (parts_.empty() || wants_[pick] == program::PickWant::kRow) return {};
-  program::FoundLogits found = {std::span(parts_).subspan(pick * workers_, workers_), {}};
+  program::FoundLogits found = {std::span(parts_).subspan(pick * workers_, active_), {}};
   if (wants_[pick] == program::PickWant::kBestAndSums) {
     found.blocks = std::span(blocks_).subspan(pick * blocks_of_row_, blocks_of_row_);
   }
@@ -150,9 +152,11 @@ uint64_t FoundPicks::bytes() const {
          blocks_.size() * sizeof(sample::LogitBlock);
 }
 
-void StepShared::Begin(const program::PackedBatch& step) {
+void StepShared::Begin(const program::PackedBatch& step, size_t active) {
   batch = &step;
-  found.Begin(step);
+  workers = active;
+  barrier.SetThreads(active);
+  found.Begin(step, active);
   for (size_t group = 0; group < caches.size(); ++group) {
     if (caches[group].heads > 0) caches[group].Begin(step, group);
   }

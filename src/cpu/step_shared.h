@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/int_math.h"
+#include "common/processors.h"
 #include "common/spin_barrier.h"
 #include "cpu/block_linear.h"
 #include "cpu/huge_page_arena.h"
@@ -105,7 +106,8 @@ class FoundPicks {
   // `vocabulary` 0: the program ends in states.
   FoundPicks(size_t picks, size_t workers, size_t vocabulary);
 
-  void Begin(const program::PackedBatch& step);
+  // `active`: workers that take part.
+  void Begin(const program::PackedBatch& step, size_t active);
   program::PickWant want(size_t pick) const { return wants_[pick]; }
   // Of the row's sums; null: they are not wanted.
   sample::LogitBlock* Blocks(size_t pick);
@@ -115,6 +117,7 @@ class FoundPicks {
 
  private:
   const size_t workers_;
+  size_t active_ = 0;  // of the last step
   const size_t blocks_of_row_;
   std::vector<program::PickWant> wants_;    // of the last step
   std::vector<sample::LogitPart> parts_;    // [picks][workers]
@@ -123,15 +126,14 @@ class FoundPicks {
 };
 
 struct StepShared {
-  // `spin`: whether workers spin at their barrier.
-  StepShared(const Kernels* kernel_table, size_t worker_count, bool spin,
+  StepShared(const Kernels* kernel_table, const ThreadPlan& plan,
              const program::Program& step_program, const program::PrepareOptions& step_options,
              HugePageArena* arena);
 
   uint64_t bytes() const;           // of all but the cache
   uint64_t CommittedBytes() const;  // of the cache
-  // Sets what depends on the step alone.
-  void Begin(const program::PackedBatch& step);
+  // Sets what depends on the step alone. `active`: the first workers, which take part in it.
+  void Begin(const program::PackedBatch& step, size_t active);
   void PlaceLayers();
   const BlockLinear& Linear(const program::PackedLinear* weight) const {
     return static_cast<const BlockLinear&>(*weight);
@@ -143,7 +145,8 @@ struct StepShared {
   size_t Width(program::ValueId id) const { return static_cast<size_t>(program.values[id].width); }
 
   const Kernels* const kernels;
-  const size_t workers;
+  const size_t workers_max;
+  size_t workers;  // that take part in the step under way
   const program::Program& program;
   const program::PrepareOptions options;
   CpuTuning tuning;

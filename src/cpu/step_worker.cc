@@ -25,6 +25,7 @@ StepWorker::StepWorker(StepShared* shared, size_t worker, HugePageArena* arena)
 }
 
 void StepWorker::FindNext() {
+  shared_with_ = shared_.workers;
   const BlockLinear* last = nullptr;
   for (const program::Op& op : shared_.program.ops) {
     for (const program::PackedLinear* weight : program::WeightsOf(op)) {
@@ -51,6 +52,7 @@ uint64_t StepWorker::bytes() const {
 
 void StepWorker::Run() noexcept {
   rows_ = shared_.batch->ids.size();
+  if (shared_.workers != shared_with_) FindNext();
   if (shared_.options.profile) marked_ = Clock::now();
   for (const program::Op& op : shared_.program.ops) {
     std::visit([this](const auto& one) { RunOp(one); }, op);
@@ -62,9 +64,9 @@ void StepWorker::Meet() {
   // used it before has ended.
   if (worker_ == 0) shared_.taken[(phase_ + 1) % 3].store(0, std::memory_order_relaxed);
   ++phase_;
-  if (!shared_.options.profile) return shared_.barrier.Wait();
+  if (!shared_.options.profile) return shared_.barrier.Wait(worker_);
   Mark(stage_);
-  shared_.barrier.Wait();
+  shared_.barrier.Wait(worker_);
   Mark(StepStage::kWait);
 }
 

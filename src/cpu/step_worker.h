@@ -28,7 +28,7 @@ class StepWorker {
  public:
   StepWorker(StepShared* shared, size_t worker, HugePageArena* arena);
 
-  // To be called by all workers at once.
+  // To be called by all workers of the step at once.
   void Run() noexcept;
   uint64_t bytes() const;
   // Seconds by StepStage since the last call.
@@ -121,6 +121,7 @@ class StepWorker {
   StepShared& shared_;
   const Kernels& kernels_;
   const size_t worker_;
+  size_t shared_with_ = 0;  // workers of the step for which next_ was found
   std::unordered_map<const BlockLinear*, const uint8_t*> next_;
   size_t rows_ = 0;
   size_t phase_ = 0;

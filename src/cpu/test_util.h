@@ -22,7 +22,7 @@ inline std::vector<float> NormalFloats(size_t n, unsigned seed, float mean, floa
 }
 
 inline std::unique_ptr<CpuDevice> NewTestDevice(const Kernels& kernels, int threads) {
-  return std::make_unique<CpuDevice>(&kernels, static_cast<size_t>(threads), false);
+  return std::make_unique<CpuDevice>(&kernels, ThreadPlan{.threads = static_cast<size_t>(threads)});
 }
 
 // weight: [out, in]; bias: [out], or empty; factors: of the columns, or empty.
