@@ -83,9 +83,8 @@ void AddDecoderFlags(CommandLine* line, DecoderFlags* flags) {
   AddCacheTypeFlag(model, &flags->options);
   const FlagGroup speed(&app, "Speed");
   AddDeviceFlag(speed, &flags->device);
-  speed.Add(
-      "-t,--threads", flags->threads, "N", InRange(0, 256),
-      "Threads that compute; 0 = one for each processor this process may use, quotas counted.");
+  speed.Add("-t,--threads", flags->threads, "N", InRange(0, 256),
+            "Threads that compute; 0 = one for each core this process may use, quotas counted.");
   speed.Switch("--pin,!--no-pin", flags->pin,
                "Pin these threads to processors, or not, where no others share these. [on]");
   FlagGroup(&app, "Log")

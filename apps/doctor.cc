@@ -13,6 +13,7 @@
 #include "devices/backends.h"
 #include "doctor_accuracy.h"
 #include "doctor_decoder.h"
+#include "doctor_threads.h"
 #include "inspect_decoder.h"
 #include "model_flags.h"
 
@@ -56,8 +57,16 @@ class DoctorReport {
   bool failed_ = false;
 };
 
+// Its lines are of the check "threads".
+checks::Say OfThreads(DoctorReport* report) {
+  return [report](checks::Verdict verdict, const std::string& text) {
+    (*report)(verdict, "threads", text);
+  };
+}
+
 int RunDecoder(const CommandLine& line, const DecoderPlace& place,
-               const runtime::ModelOptions& flags, const AccuracyFlags& accuracy) {
+               const runtime::ModelOptions& flags, const AccuracyFlags& accuracy,
+               bool try_threads) {
   for (const char* flag : {"pooling", "int8-keep", "try-keep"}) {
     if (line.on_line().contains(flag)) {
       return line.FailUsage(fmt::format("--{}: for encoders only", flag));
@@ -65,6 +74,7 @@ int RunDecoder(const CommandLine& line, const DecoderPlace& place,
   }
   DoctorReport report;
   DiagnoseDecoder(place, flags, accuracy, std::ref(report));
+  if (try_threads) TryThreadsOfDecoder(place, flags, OfThreads(&report));
   return report.ExitCode();
 }
 
@@ -132,12 +142,17 @@ int RunDoctor(const std::vector<std::string>& args) {
                    "this model too much accuracy.",
                    "  penstock doctor --model sentence-transformers/all-MiniLM-L6-v2\n"
                    "  penstock doctor --model model.gguf\n"
+                   "  penstock doctor --model MODEL --try-threads --accuracy-texts 0\n"
                    "  penstock doctor --model MODEL --texts corpus.txt --json accuracy.json\n"
                    "  penstock doctor --model MODEL --int8-keep qkv,-1 --try-keep\n");
   runtime::ModelOptions flags;
   AccuracyFlags accuracy;
   AddModelFlags(&line, &flags, false, "warn");
   AddAccuracyFlags(&line, &accuracy);
+  bool try_threads = false;
+  line.flags().AddSwitch("--try-threads", try_threads,
+                         "Also measure the model with 1, 2, 4, ... threads, up to one a processor, "
+                         "and say which number to take.");
   if (const auto exit_code = line.Parse(args)) return *exit_code;
   if (const Status log = ApplyLogFlags(flags); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
@@ -149,8 +164,9 @@ int RunDoctor(const std::vector<std::string>& args) {
     report(checks::Verdict::kFailed, "load", decoder.status().message());
     return kExitFailure;
   }
-  if (*decoder) return RunDecoder(line, **decoder, flags, accuracy);
+  if (*decoder) return RunDecoder(line, **decoder, flags, accuracy, try_threads);
   DiagnoseEncoder(flags, accuracy, std::ref(report));
+  if (try_threads) TryThreads(flags, OfThreads(&report));
   return report.ExitCode();
 }
 

@@ -116,9 +116,8 @@ void AddSpeedFlags(FlagSet* app, runtime::ModelOptions* flags) {
           "--device", flags->devices, "DEVICE", FlagRule(CheckDevice, ""),
           std::string(kDeviceHelp) + " NAME=... is for the model of that name; may be given again.")
       ->DefaultText(devices::Devices::kAuto);
-  speed.Add(
-      "-t,--threads", flags->threads, "N", InRange(0, 256),
-      "Threads that compute; 0 = one for each processor this process may use, quotas counted.");
+  speed.Add("-t,--threads", flags->threads, "N", InRange(0, 256),
+            "Threads that compute; 0 = one for each core this process may use, quotas counted.");
   speed.Switch("--pin,!--no-pin", flags->pin,
                "Pin these threads to processors, or not, where no others share these. [on]");
   speed.Add("--tokenization-workers", flags->limits.tokenization_workers, "N", InRange(0, 256),

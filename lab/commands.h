@@ -17,6 +17,7 @@ int SchemasCommand(const std::vector<std::string>& args);
 int SoakCommand(const std::vector<std::string>& args);
 int StagesCommand(const std::vector<std::string>& args);
 int TensorsCommand(const std::vector<std::string>& args);
+int ThreadsCommand(const std::vector<std::string>& args);
 int UiCommand(const std::vector<std::string>& args);
 
 }  // namespace penstock::lab

@@ -8,6 +8,8 @@ namespace {
 const std::vector<cli::Command>& Experiments() {
   static const std::vector<cli::Command> kExperiments = {
       {"kernels", "Share of the processor's peak the kernels use, beside oneDNN", KernelsCommand},
+      {"threads", "Steps of a decoder by more threads than processors, and by more cores",
+       ThreadsCommand},
       {"saturation",
        "A whole server beside its kernels alone; interactive requests under bulk load",
        SaturationCommand},

@@ -31,7 +31,7 @@ namespace penstock {
 // Low-level futex calls on a 32-bit word, private to this process.
 void FutexWait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_ns = -1);
 void FutexWake(const std::atomic<uint32_t>* word, int32_t count);
-// Sleeps as one of those whose bits are `bit`, and wakes all who sleep as one of `bits`.
+// The same by bits: a sleeper has one, and those whose bit is in `bits` are woken.
 void FutexWaitAs(const std::atomic<uint32_t>* word, uint32_t expected, uint32_t bit);
 void FutexWakeOf(const std::atomic<uint32_t>* word, uint32_t bits);
 

@@ -65,9 +65,9 @@ ThreadPlan PlanThreads(size_t wanted, bool may_pin, const ProcessorLimits& limit
   const size_t cores = topology.cores.size();
   const size_t useful = limits.cut() ? limits.usable() : std::min(limits.usable(), cores);
   ThreadPlan plan;
-  plan.threads = wanted > 0 ? wanted : useful;
+  plan.threads = wanted > 0 ? std::min(wanted, topology.processors()) : useful;
   plan.spin = !limits.cut();
-  plan.at_once = std::min(plan.threads, limits.usable());
+  plan.at_once = topology.processors();
   if (topology.nodes > 1) {
     plan.nodes.resize(topology.nodes);
     for (const Topology::Core& core : topology.cores) {

@@ -44,13 +44,13 @@ struct ThreadPlan {
   std::vector<std::vector<int>> nodes;
   // Waiting threads spin. Under a quota that would spend the time in which others work.
   bool spin = true;
-  // Threads that can run at the same time, if that is fewer: more had better not wait for each
-  // other.
+  // Threads that can run at the same time. Tests have more: these yield as soon as they wait.
   size_t at_once = SIZE_MAX;
 };
 
-// `wanted`: threads; 0: one for each core that may be used, as the second thread of a core adds
-// next to nothing to kernels that keep its units busy, and for each whole processor of a quota.
+// `wanted`: threads, of which those beyond the processors that affinity allows are left out: they
+// would only wait. 0: one for each core that may be used, as the second thread of a core adds next to
+// nothing to kernels that keep its units busy, and for each whole processor of a quota.
 ThreadPlan PlanThreads(size_t wanted, bool may_pin, const ProcessorLimits& limits,
                        const Topology& topology);
 // For the processors that this process may use.

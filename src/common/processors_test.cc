@@ -89,7 +89,6 @@ std::string Planned(size_t wanted, bool pin, const ProcessorLimits& limits,
                     const Topology& topology) {
   const ThreadPlan made = PlanThreads(wanted, pin, limits, topology);
   std::string text = std::to_string(made.threads);
-  if (made.at_once != made.threads) text += " at once " + std::to_string(made.at_once);
   return text + (made.places.empty() ? "" : " pinned") + (made.spin ? " spin" : "");
 }
 
@@ -100,9 +99,9 @@ TEST(PlanThreads, PinsWhereTheMachineIsOursAndSpinsWhereNoQuotaCutsIn) {
   EXPECT_EQ(Planned(8, true, whole, machine), "8 pinned spin");
   EXPECT_EQ(Planned(8, false, whole, machine), "8 spin");
   EXPECT_EQ(Planned(4, true, whole, machine), "4 spin");  // others may have the rest
-  EXPECT_EQ(Planned(12, true, whole, machine), "12 at once 8 spin");
+  EXPECT_EQ(Planned(12, true, whole, machine), "8 pinned spin");
   EXPECT_EQ(Planned(0, true, cut, machine), "2");
-  EXPECT_EQ(Planned(8, true, cut, machine), "8 at once 2");
+  EXPECT_EQ(Planned(8, true, cut, machine), "8");
 }
 
 TEST(PlanThreads, TellsWhichProcessorsAreNearWhichMemory) {

@@ -35,7 +35,7 @@ class SpinBarrier {
   SpinBarrier(const SpinBarrier&) = delete;
   SpinBarrier& operator=(const SpinBarrier&) = delete;
 
-  // From now on the first `threads` meet. While nobody waits.
+  // From now on the first `threads` meet. No thread may be waiting.
   void SetThreads(size_t threads) {
     if (threads == threads_) return;
     threads_ = threads;

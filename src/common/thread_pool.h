@@ -47,7 +47,7 @@ class ThreadPool {
   // on the processors of the i-th, the first being left to the caller. An exception of std::thread
   // passes on once the workers started are joined.
   explicit ThreadPool(const ThreadPlan& plan);
-  // As planned for so many threads on this machine, whose quotas are not asked. `pin`: where each
+  // As planned for this number of threads on this machine, whose quotas are not asked. `pin`: where each
   // core or processor gets one. Without `spin` threads that wait sleep at once.
   explicit ThreadPool(size_t threads, bool pin = true, bool spin = true);
   ~ThreadPool();

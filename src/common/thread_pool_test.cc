@@ -135,6 +135,7 @@ TEST(ThreadPool, ThreadsThatAGangLeavesOutTakeNoTime) {
   };
   const double before = seconds();
   for (int round = 0; round < 2000; ++round) {
+    // The work of the gang.
     pool.Gang(2, [](size_t) { std::this_thread::sleep_for(std::chrono::microseconds(50)); });
   }
   EXPECT_LT(seconds() - before, 0.02);  // it would spin for 0.1 s

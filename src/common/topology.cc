@@ -14,7 +14,7 @@
 namespace penstock {
 namespace {
 
-// Of a list; systems have fewer, and a list that says more is not followed.
+// The largest number of a list; systems have fewer, and a list that says more is not followed.
 constexpr int kProcessorsMax = 1 << 14;
 constexpr int kCacheIndicesMax = 8;
 constexpr int kNodesMax = 256;

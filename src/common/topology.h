@@ -27,9 +27,9 @@ struct Topology {
   std::string Text() const;
 };
 
-// Of the processors that this process's first thread may use.
+// The topology of the processors that this process's first thread may use.
 Topology ReadTopology();
-// `processors`: those that may be used, rising, not empty. Files of the system are looked for under
+// The same of `processors`: those that may be used, rising, not empty. Files of the system are looked for under
 // `root`, as "/" has them: for tests. Where the system tells nothing, each processor is a core, and
 // all share one L3 cache and one memory.
 Topology ReadTopologyIn(const std::string& root, const std::vector<int>& processors);

@@ -18,8 +18,8 @@ namespace {
 
 class CpuBackend final : public program::Backend {
  public:
-  CpuBackend(const Kernels* kernels, const ThreadPlan& plan, size_t step_threads)
-      : device_(kernels, plan, step_threads) {}
+  CpuBackend(const Kernels* kernels, const ThreadPlan& plan, bool exact_threads)
+      : device_(kernels, plan, exact_threads) {}
 
   std::string name() const override { return device_.name(); }
   int threads() const override { return static_cast<int>(device_.workers()); }
@@ -103,9 +103,12 @@ class CpuBackend final : public program::Backend {
 Expected<std::unique_ptr<program::Backend>> NewCpuBackend(const CpuOptions& options) {
   auto kernels = options.isa.empty() ? DefaultKernels() : ChooseKernels(options.isa);
   if (!kernels.ok()) return kernels.status();
-  const auto count = [](int number) { return static_cast<size_t>(std::max(0, number)); };
-  return std::unique_ptr<program::Backend>(std::make_unique<CpuBackend>(
-      *kernels, PlanThreads(count(options.threads), options.pin), count(options.step_threads)));
+  const auto wanted = static_cast<size_t>(std::max(0, options.threads));
+  ThreadPlan plan = PlanThreads(wanted, options.pin);
+  if (options.exact_threads && wanted > plan.threads)
+    plan = {.threads = wanted, .at_once = plan.at_once};
+  return std::unique_ptr<program::Backend>(
+      std::make_unique<CpuBackend>(*kernels, plan, options.exact_threads));
 }
 
 }  // namespace penstock::cpu

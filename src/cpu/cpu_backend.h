@@ -13,9 +13,9 @@ struct CpuOptions {
   int threads = 0;  // 0: as many as are of use (PlanThreads)
   bool pin = true;  // the pool's threads may be pinned to processors (PlanThreads)
   std::string isa;  // "" = PENSTOCK_CPU_ISA, else the fastest this processor has
-  // Of a decoder's steps. 0: no more than can run at once, and fewer where that is faster
-  // (cpu/step_threads.h); a number: so many, for measurements and tests.
-  int step_threads = 0;
+  // All of `threads` take part, also those beyond the processors, and in every step of a decoder
+  // (step_threads.h): for tests.
+  bool exact_threads = false;
 };
 
 // kUnsupported: this build or processor lacks the instruction set asked for.

@@ -9,16 +9,15 @@ namespace {
 
 ThreadPlan Bounded(ThreadPlan plan) {
   plan.threads = std::clamp<size_t>(plan.threads, 1, ThreadPool::kThreadsMax);
-  plan.at_once = std::clamp<size_t>(plan.at_once, 1, plan.threads);
   return plan;
 }
 
 }  // namespace
 
-CpuDevice::CpuDevice(const Kernels* table, const ThreadPlan& threads, size_t fixed_step_threads)
+CpuDevice::CpuDevice(const Kernels* table, const ThreadPlan& threads, bool exact)
     : kernels(table),
       plan(Bounded(threads)),
-      step_threads(std::min(fixed_step_threads, plan.threads)),
+      exact_threads(exact),
       weight_arena(plan.nodes),
       pool(plan),
       ops(table, &pool, &weight_arena, &work_arena) {

@@ -23,8 +23,8 @@ namespace penstock::cpu {
 
 class CpuDevice {
  public:
-  // `fixed_step_threads`: CpuOptions::step_threads.
-  CpuDevice(const Kernels* kernels, const ThreadPlan& threads, size_t fixed_step_threads = 0);
+  // `exact`: CpuOptions::exact_threads.
+  CpuDevice(const Kernels* kernels, const ThreadPlan& threads, bool exact = false);
 
   // "cpu (avx512, 2 threads)".
   std::string name() const;
@@ -55,7 +55,7 @@ class CpuDevice {
 
   const Kernels* const kernels;
   const ThreadPlan plan;
-  const size_t step_threads;   // of a decoder's steps; 0: as measured (step_threads.h)
+  const bool exact_threads;
   HugePageArena weight_arena;  // and other memory that stays
   HugePageArena work_arena;    // activations and scratch
   ThreadPool pool;

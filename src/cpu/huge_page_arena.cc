@@ -54,7 +54,7 @@ void SpreadOverNodes(void* memory, size_t bytes, std::span<const std::vector<int
   try {
     for (size_t node = 0; node < nodes.size(); ++node) threads.emplace_back(touch, node);
   } catch (const std::exception&) {
-    // Pages that nobody touched here lie where they are first used.
+    // The other pages lie where they are first used.
   }
   for (std::thread& thread : threads) thread.join();
 }

@@ -120,7 +120,7 @@ std::vector<float> RunProgram(program::ProgramRun* run, size_t program,
 class Programs : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    backend_ = *NewCpuBackend({.threads = GetParam(), .pin = false});
+    backend_ = *NewCpuBackend({.threads = GetParam(), .pin = false, .exact_threads = true});
     layer_ = std::make_unique<Layer>(backend_.get());
     run_ = *backend_->Prepare(layer_->programs());
   }

@@ -53,7 +53,7 @@ CpuStepRun::CpuStepRun(CpuDevice* device, const program::Program& program,
                        const program::PrepareOptions& options)
     : device_(device),
       shared_(device->kernels, device->plan, program, options, &device->work_arena),
-      threads_(device->plan.at_once) {
+      threads_(device->workers()) {
   for (size_t worker = 0; worker < device->workers(); ++worker) {
     workers_.push_back(std::make_unique<StepWorker>(&shared_, worker, &device->work_arena));
   }
@@ -74,7 +74,7 @@ Status CpuStepRun::Run(size_t /*index*/, const program::PackedBatch& batch,
       program::CheckCachedBatch(shared_.program, batch, shared_.options, shared_.groups));
   const WaitingLock lock(&device_->mutex);
   const size_t rows = batch.ids.size();
-  const size_t threads = device_->step_threads > 0 ? device_->step_threads : threads_.Next(rows);
+  const size_t threads = device_->exact_threads ? workers_.size() : threads_.Next(rows);
   shared_.Begin(batch, threads);
   const auto begin = Clock::now();
   device_->pool.Gang(threads, [this](size_t thread) { workers_[thread]->Run(); });

@@ -127,17 +127,15 @@ size_t StepThreadsOf(program::ProgramRun* run) {
   return run->Found(0).parts.size();
 }
 
-TEST(StepRun, NoMoreThreadsMeetThanCanRunAtOnce) {
+TEST(StepRun, NoMoreThreadsComputeThanCanRunAtOnce) {
   TinyShape shape;
   const TinyWeights weights(shape, numbers::DType::kF32, 1);
-  const size_t usable = PlanThreads(0, false).at_once;
-  program::TinyDecoder decoder(weights, numbers::DType::kF32,
-                               *NewCpuBackend({.threads = static_cast<int>(usable) + 14}));
+  program::TinyDecoder decoder(weights, numbers::DType::kF32, *NewCpuBackend({.threads = 255}));
   auto run = decoder.NewRun(numbers::DType::kF32, 8);
-  EXPECT_EQ(run->parts_max(), usable + 14);
+  EXPECT_LE(run->parts_max(), UsableProcessors());
   EXPECT_LE(StepThreadsOf(run.get()), UsableProcessors());
-  TinyDecoder fixed(weights, numbers::DType::kF32, "", 5);
-  EXPECT_EQ(StepThreadsOf(fixed.NewRun(numbers::DType::kF32, 8).get()), 5u);
+  TinyDecoder exact(weights, numbers::DType::kF32, "", 5);
+  EXPECT_EQ(StepThreadsOf(exact.NewRun(numbers::DType::kF32, 8).get()), 5u);
 }
 
 // On any machine they are more threads than processors, or of several cores.

@@ -19,7 +19,7 @@ class StepThreads {
  public:
   static constexpr size_t kRowsMax = 8;     // of a step that is tried
   static constexpr size_t kThreadsMin = 4;  // so few do not use up a machine's bandwidth
-  static constexpr size_t kTrialSteps = 4;  // with the count on trial, and as many without
+  static constexpr size_t kTrialSteps = 4;  // with the count on trial, and the same number without
   static constexpr uint32_t kIntervalMin = 32;
   static constexpr uint32_t kIntervalMax = 4096;
   static constexpr double kGain = 0.97;  // of the time, at most, for a count to be taken

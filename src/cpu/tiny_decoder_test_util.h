@@ -30,7 +30,7 @@ inline std::vector<std::string> UsableIsas() {
 class TinyDecoder : public program::TinyDecoder {
  public:
   TinyDecoder(const TinyWeights& weights, numbers::DType mode, const std::string& isa, int threads)
-      : program::TinyDecoder(weights, mode, *NewCpuBackend({threads, false, isa, threads})) {}
+      : program::TinyDecoder(weights, mode, *NewCpuBackend({threads, false, isa, true})) {}
 };
 
 }  // namespace penstock::cpu

@@ -18,7 +18,7 @@ TEST(Forward, AllocatesNothingOnceWarm) {
        {"bert_mean_normalize", "modernbert_mean_normalize", "mpnet_mean_normalize"}) {
     auto folder = families::ModelFolder::Read(std::string(PENSTOCK_GOLDEN_DIR "/models/") + name);
     ASSERT_TRUE(folder.ok()) << folder.status().ToString();
-    auto backend = cpu::NewCpuBackend({.threads = 3, .pin = false});
+    auto backend = cpu::NewCpuBackend({.threads = 3, .pin = false, .exact_threads = true});
     ASSERT_TRUE(backend.ok());
     auto model = EncoderModel::Load(*folder, backend->get());
     ASSERT_TRUE(model.ok()) << model.status().ToString();
@@ -51,7 +51,7 @@ TEST(Forward, AnAllocationThatFailsFailsThatRunOnly) {
   auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   for (const int threads : {1, 3}) {
-    auto backend = *cpu::NewCpuBackend({.threads = threads, .pin = false});
+    auto backend = *cpu::NewCpuBackend({.threads = threads, .pin = false, .exact_threads = true});
     auto model = EncoderModel::Load(*folder, backend.get());
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     std::vector<int32_t> ids, offsets{0};

@@ -39,7 +39,7 @@ TEST_P(GoldenModel, AgreesWithReference) {
 void CheckBits(const families::ModelFolder& folder, const std::vector<GoldenCase>& cases,
                program::EncoderOutput output, const LinearTypes& types, int threads,
                std::vector<std::vector<float>>* first) {
-  auto backend = cpu::NewCpuBackend({.threads = threads, .pin = false});
+  auto backend = cpu::NewCpuBackend({.threads = threads, .pin = false, .exact_threads = true});
   ASSERT_TRUE(backend.ok());
   auto model = EncoderModel::Load(folder, backend->get(), types);
   ASSERT_TRUE(model.ok()) << model.status().ToString();

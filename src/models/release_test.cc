@@ -15,7 +15,7 @@ class Release : public testing::TestWithParam<int> {
   void SetUp() override {
     auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/bert_mean_normalize");
     ASSERT_TRUE(folder.ok()) << folder.status().ToString();
-    backend_ = *cpu::NewCpuBackend({.threads = GetParam(), .pin = false});
+    backend_ = *cpu::NewCpuBackend({.threads = GetParam(), .pin = false, .exact_threads = true});
     auto model = EncoderModel::Load(*folder, backend_.get());
     ASSERT_TRUE(model.ok()) << model.status().ToString();
     model_ = *std::move(model);

@@ -186,8 +186,8 @@ Expected<std::unique_ptr<LocalModels>> LocalModels::Start(const ModelOptions& gi
   const ProcessorLimits processors = ReadProcessorLimits();
   LogInfo("{}", processors.Text());
   if (static_cast<size_t>(flags.threads) > processors.usable()) {
-    LogWarn("--threads {}: this process may use {}; more threads than that only wait",
-            flags.threads, processors.Text());
+    LogWarn("--threads {}: this process may use {}; more threads would only wait", flags.threads,
+            processors.Text());
   }
   PENSTOCK_ASSIGN_OR_RETURN(const PerModel devices, PerModel::Parse("device", flags.devices));
   PENSTOCK_ASSIGN_OR_RETURN(

@@ -83,6 +83,16 @@ def test_inspect_and_doctor():
     assert re.search(r"^left out +1056 of the stored parameters, .*: pooler.dense.bias, pooler.dense.weight$", text, re.M)
 
 
+def test_doctor_tries_threads():
+    done = run("doctor", "--model", GOLDEN / EMBED, "--accuracy-texts", "0", "--threads", "1", "--try-threads")
+    tried = re.findall(r"^-     threads    --threads (\d+): ([0-9.e+]+) texts of 60 words/s, [0-9.e+]+ single", done.stdout.decode(), re.M)
+    counts = [int(count) for count, _ in tried]
+    assert counts[0] == 1 and counts == sorted(set(counts))
+    assert counts[-1] <= len(os.sched_getaffinity(0)) and all(float(rate) > 0 for _, rate in tried)
+    verdict = done.stdout.decode().splitlines()[-1]
+    assert re.match(r"ok    threads    1 thread is used|WARN  threads    --threads \d+ does", verdict), verdict
+
+
 def test_tensor_models_are_inspected_and_take_no_texts():
     model = "builtin:add?type=INT32&shape=2x-1"
     inspected = json.loads(run("inspect", "--json", "--model", model).stdout)

@@ -125,3 +125,9 @@ def test_flags_of_encoders_are_refused(stories):
         done = doctor(stories, *flags, check=False)
         assert done.returncode == 2
         assert flags[0].encode() + b": for encoders only" in done.stderr
+
+
+def test_threads_are_tried(stories):
+    told = doctor(stories, "--accuracy-texts", "0", "--try-threads").stdout.decode()
+    assert "--threads 1: " in told and "tokens of prompts/s, " in told and " tokens decoded/s" in told
+    assert told.splitlines()[-1].split()[1] == "threads"
