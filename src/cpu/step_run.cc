@@ -53,10 +53,20 @@ CpuStepRun::CpuStepRun(CpuDevice* device, const program::Program& program,
                        const program::PrepareOptions& options)
     : device_(device),
       shared_(device->kernels, device->plan, program, options, &device->work_arena),
-      threads_(device->workers()) {
+      threads_(device->workers()),
+      shares_(device->workers()),
+      busy_(device->workers()) {
+  SetShares(false, device->workers());
   for (size_t worker = 0; worker < device->workers(); ++worker) {
     workers_.push_back(std::make_unique<StepWorker>(&shared_, worker, &device->work_arena));
   }
+}
+
+void CpuStepRun::SetShares(bool many_rows, size_t threads) {
+  shares_.Fill(many_rows, threads, &bounds_);
+  if (bounds_ == shared_.bounds) return;
+  shared_.bounds = bounds_;
+  ++shared_.bounds_version;
 }
 
 uint64_t CpuStepRun::HeldBytes() const {
@@ -75,10 +85,17 @@ Status CpuStepRun::Run(size_t /*index*/, const program::PackedBatch& batch,
   const WaitingLock lock(&device_->mutex);
   const size_t rows = batch.ids.size();
   const size_t threads = device_->exact_threads ? workers_.size() : threads_.Next(rows);
-  shared_.Begin(batch, threads);
+  const bool many_rows = rows > StepThreads::kRowsMax;
+  const bool time = threads > 1 && shares_.TimeNext(many_rows);
+  SetShares(many_rows, threads);
+  shared_.Begin(batch, threads, time);
+  for (size_t i = 0; time && i < threads; ++i) busy_[i] = -workers_[i]->LinearSeconds();
   const auto begin = Clock::now();
   device_->pool.Gang(threads, [this](size_t thread) { workers_[thread]->Run(); });
   threads_.Took(rows, std::chrono::duration<double>(Clock::now() - begin).count());
+  if (!time) return Status::Ok();
+  for (size_t i = 0; i < threads; ++i) busy_[i] += workers_[i]->LinearSeconds();
+  shares_.Took(many_rows, shared_.bounds, std::span(busy_).first(threads));
   return Status::Ok();
 }
 

@@ -7,6 +7,7 @@
 
 #include "cpu/cpu_device.h"
 #include "cpu/step_shared.h"
+#include "cpu/step_shares.h"
 #include "cpu/step_threads.h"
 #include "cpu/step_worker.h"
 #include "program/program_run.h"
@@ -47,9 +48,15 @@ class CpuStepRun final : public program::ProgramRun {
   CpuStepRun(CpuDevice* device, const program::Program& program,
              const program::PrepareOptions& options);
 
+  // Shares the step out to the first `threads` workers, as StepShares has it.
+  void SetShares(bool many_rows, size_t threads);
+
   CpuDevice* const device_;
   StepShared shared_;
   StepThreads threads_;
+  StepShares shares_;
+  std::vector<uint32_t> bounds_;  // of the shares of the next step
+  std::vector<double> busy_;      // seconds of each worker in the step that was timed
   std::vector<std::unique_ptr<StepWorker>> workers_;
 };
 

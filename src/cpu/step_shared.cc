@@ -152,7 +152,8 @@ uint64_t FoundPicks::bytes() const {
          blocks_.size() * sizeof(sample::LogitBlock);
 }
 
-void StepShared::Begin(const program::PackedBatch& step, size_t active) {
+void StepShared::Begin(const program::PackedBatch& step, size_t active, bool time) {
+  timed = time || options.profile;
   batch = &step;
   workers = active;
   barrier.SetThreads(active);

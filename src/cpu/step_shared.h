@@ -132,8 +132,9 @@ struct StepShared {
 
   uint64_t bytes() const;           // of all but the cache
   uint64_t CommittedBytes() const;  // of the cache
-  // Sets what depends on the step alone. `active`: the first workers, which take part in it.
-  void Begin(const program::PackedBatch& step, size_t active);
+  // Sets what depends on the step alone. `active`: the first workers, which take part in it, and
+  // whose shares are in `bounds`; `time`: their phases are timed.
+  void Begin(const program::PackedBatch& step, size_t active, bool time);
   void PlaceLayers();
   const BlockLinear& Linear(const program::PackedLinear* weight) const {
     return static_cast<const BlockLinear&>(*weight);
@@ -146,7 +147,12 @@ struct StepShared {
 
   const Kernels* const kernels;
   const size_t workers_max;
-  size_t workers;  // that take part in the step under way
+  // Workers that take part in the step under way; bounds of their shares (StepShares::Fill), and how
+  // often these changed; whether phases are timed.
+  size_t workers;
+  std::vector<uint32_t> bounds;
+  uint64_t bounds_version = 0;
+  bool timed = false;
   const program::Program& program;
   const program::PrepareOptions options;
   CpuTuning tuning;

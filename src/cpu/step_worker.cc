@@ -25,7 +25,7 @@ StepWorker::StepWorker(StepShared* shared, size_t worker, HugePageArena* arena)
 }
 
 void StepWorker::FindNext() {
-  shared_with_ = shared_.workers;
+  bounds_version_ = shared_.bounds_version;
   const BlockLinear* last = nullptr;
   for (const program::Op& op : shared_.program.ops) {
     for (const program::PackedLinear* weight : program::WeightsOf(op)) {
@@ -34,7 +34,7 @@ void StepWorker::FindNext() {
       if (const auto* attention = std::get_if<program::AttentionOp>(&op);
           attention != nullptr && weight == attention->q) {
         const program::AttentionShape& shape = attention->shape;
-        const size_t head = std::min(HeadsOf(shape).begin, static_cast<size_t>(shape.heads));
+        const size_t head = std::min(HeadsOf(*attention).begin, static_cast<size_t>(shape.heads));
         first = head * static_cast<size_t>(shape.head_size) / static_cast<size_t>(kernels_.panel);
       }
       if (last != nullptr && first < linear.panels()) next_[last] = linear.panel(first);
@@ -42,6 +42,15 @@ void StepWorker::FindNext() {
       last = &linear;
     }
   }
+}
+
+double StepWorker::LinearSeconds() const {
+  double seconds = 0;
+  for (const StepStage stage :
+       {StepStage::kOut, StepStage::kGateUp, StepStage::kDown, StepStage::kLogits}) {
+    seconds += profile_[static_cast<size_t>(stage)];
+  }
+  return seconds;
 }
 
 uint64_t StepWorker::bytes() const {
@@ -52,8 +61,8 @@ uint64_t StepWorker::bytes() const {
 
 void StepWorker::Run() noexcept {
   rows_ = shared_.batch->ids.size();
-  if (shared_.workers != shared_with_) FindNext();
-  if (shared_.options.profile) marked_ = Clock::now();
+  if (shared_.bounds_version != bounds_version_) FindNext();
+  if (shared_.timed) marked_ = Clock::now();
   for (const program::Op& op : shared_.program.ops) {
     std::visit([this](const auto& one) { RunOp(one); }, op);
   }
@@ -64,7 +73,7 @@ void StepWorker::Meet() {
   // used it before has ended.
   if (worker_ == 0) shared_.taken[(phase_ + 1) % 3].store(0, std::memory_order_relaxed);
   ++phase_;
-  if (!shared_.options.profile) return shared_.barrier.Wait(worker_);
+  if (!shared_.timed) return shared_.barrier.Wait(worker_);
   Mark(stage_);
   shared_.barrier.Wait(worker_);
   Mark(StepStage::kWait);
@@ -77,7 +86,11 @@ void StepWorker::Mark(StepStage stage) {
 }
 
 StepWorker::Part StepWorker::ShareOf(size_t count) const {
-  return {count * worker_ / shared_.workers, count * (worker_ + 1) / shared_.workers};
+  // Rounded down, so that every share begins before the end, also an empty one.
+  const auto place = [&](size_t worker) {
+    return count * shared_.bounds[worker] / StepShares::kWhole;
+  };
+  return {place(worker_), place(worker_ + 1)};
 }
 
 const float* StepWorker::NormRows(const Input& input, size_t begin, size_t end, float* to) const {

@@ -21,6 +21,7 @@
 
 #include "common/request_context.h"
 #include "cpu/step_shared.h"
+#include "cpu/step_shares.h"
 
 namespace penstock::cpu {
 
@@ -31,6 +32,8 @@ class StepWorker {
   // To be called by all workers of the step at once.
   void Run() noexcept;
   uint64_t bytes() const;
+  // Seconds in phases that share panels, of all steps that were timed since TakeProfile.
+  double LinearSeconds() const;
   // Seconds by StepStage since the last call.
   std::array<double, kStepStages> TakeProfile() { return std::exchange(profile_, {}); }
 
@@ -66,7 +69,7 @@ class StepWorker {
   // Ends a phase: waits for all workers. Its time is counted in `stage`.
   void Meet();
   void Mark(StepStage stage);
-  // This worker's share of `count` pieces in equal parts.
+  // This worker's share of `count` pieces (step_shares.h).
   Part ShareOf(size_t count) const;
   // Calls work(index) for `count` pieces of this phase, each once over all workers; a worker takes
   // the next piece when it is done with one. For pieces that take different times.
@@ -85,7 +88,7 @@ class StepWorker {
 
   // Attention: ops/attention.cc.
   // This worker's heads: of the query heads, then of the kv heads.
-  Part HeadsOf(const program::AttentionShape& shape) const;
+  Part HeadsOf(const program::AttentionOp& op) const;
   // q, k and v of all rows.
   struct HeadRows {
     float* q;
@@ -121,7 +124,7 @@ class StepWorker {
   StepShared& shared_;
   const Kernels& kernels_;
   const size_t worker_;
-  size_t shared_with_ = 0;  // workers of the step for which next_ was found
+  uint64_t bounds_version_ = 0;  // of the shares for which next_ was found
   std::unordered_map<const BlockLinear*, const uint8_t*> next_;
   size_t rows_ = 0;
   size_t phase_ = 0;

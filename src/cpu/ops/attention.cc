@@ -10,6 +10,10 @@
 namespace penstock::cpu {
 namespace {
 
+// To append a value of a key and one of a value to the cache takes about as long as to read this
+// many bytes of weights: they go to lines that nothing is near (measured on a Zen 4).
+constexpr size_t kAppendColumnBytes = 330;
+
 // The key chunks that rows [first_position, first_position + rows) of a sequence see, of which
 // `length` tokens are there.
 struct Chunks {
@@ -82,12 +86,17 @@ KvView StepWorker::CacheOf(const program::AttentionShape& shape, size_t sequence
           cache.places.data() + cache.first_places[sequence]};
 }
 
-StepWorker::Part StepWorker::HeadsOf(const program::AttentionShape& shape) const {
-  const auto heads = static_cast<size_t>(shape.heads);
-  // A kv head is twice the work of a query head: its key and its value.
-  const Part units = ShareOf(heads + 2 * static_cast<size_t>(shape.kv_heads));
+StepWorker::Part StepWorker::HeadsOf(const program::AttentionOp& op) const {
+  constexpr size_t kQuery = 8;  // units of work of a query head
+  const BlockLinear& k = shared_.Linear(op.k);
+  const size_t column_bytes = std::max<size_t>(1, k.bytes() / static_cast<size_t>(k.out()));
+  // A kv head is twice the work of a query head, its key and its value, and they are appended.
+  const size_t kv = 2 * kQuery + kQuery * kAppendColumnBytes / column_bytes;
+  const auto heads = static_cast<size_t>(op.shape.heads);
+  const Part units = ShareOf(heads * kQuery + static_cast<size_t>(op.shape.kv_heads) * kv);
   const auto head_at = [&](size_t unit) {
-    return unit <= heads ? unit : heads + CeilDiv(unit - heads, 2);
+    if (unit <= heads * kQuery) return (unit + kQuery / 2) / kQuery;
+    return heads + (unit - heads * kQuery + kv / 2) / kv;
   };
   return {head_at(units.begin), head_at(units.end)};
 }
@@ -114,7 +123,7 @@ void StepWorker::ProjectHeads(const program::AttentionOp& op, const Packed& pack
     Meet();
     return;
   }
-  const Part part = HeadsOf(shape);
+  const Part part = HeadsOf(op);
   const size_t panels = at.head_size / panel;
   const Part queries = {std::min(part.begin, heads) * panels, std::min(part.end, heads) * panels};
   RunPanels(q, packed, queries, to_q);
