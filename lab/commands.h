@@ -18,6 +18,7 @@ int SoakCommand(const std::vector<std::string>& args);
 int StagesCommand(const std::vector<std::string>& args);
 int TensorsCommand(const std::vector<std::string>& args);
 int ThreadsCommand(const std::vector<std::string>& args);
+int TokenizersCommand(const std::vector<std::string>& args);
 int UiCommand(const std::vector<std::string>& args);
 
 }  // namespace penstock::lab

@@ -23,6 +23,7 @@ const std::vector<cli::Command>& Experiments() {
       {"policy", "Batching policies on simulated arrivals: latencies and throughput",
        PolicyCommand},
       {"tensors", "The way of tensor requests to a model and back", TensorsCommand},
+      {"tokenizers", "Text a second that a tokenizer turns into ids", TokenizersCommand},
       {"schemas", "Texts by chance that JSON schemas allow, and what masks cost", SchemasCommand},
       {"stages", "What timing the stages of requests costs", StagesCommand},
       {"ui", "What the web page costs a server, and its bytes", UiCommand},

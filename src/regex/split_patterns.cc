@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "unicode/ascii_run.h"
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
@@ -72,6 +73,10 @@ Char CharAt(std::string_view text, size_t at) {
 
 // End of the longest run, from `at`, of characters with any bit of `want` and none of `avoid`.
 size_t RunEnd(std::string_view text, size_t at, uint16_t want, uint16_t avoid) {
+  const uint16_t lower = kAscii.of['a'], upper = kAscii.of['A'];
+  if ((lower & want) && (upper & want) && !((lower | upper) & avoid)) {
+    at += unicode::SomeAsciiLetters(text.substr(at));
+  }
   for (;;) {
     const Char c = CharAt(text, at);
     if (c.length == 0 || !(c.kind & want) || (c.kind & avoid)) return at;

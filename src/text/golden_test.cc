@@ -146,6 +146,7 @@ TEST_P(TokenizerGolden, Encodes) {
     SCOPED_TRACE(simdjson::minify(json).substr(0, 400));
     ExpectEncoded(json, true);
     ExpectEncoded(json, false);
+    ExpectEncoded(json, false);  // its pieces are in the thread's cache now
     ++count;
     if (HasFailure()) break;  // the first says enough
   }

@@ -1,7 +1,6 @@
 #include "text/model_bpe.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "common/printable.h"
@@ -16,67 +15,12 @@ constexpr size_t kShortPiece = 48;
 // Cost of a merge of a long piece, in units of Work, and the merges between two counts.
 constexpr size_t kPopCost = 64, kPopsALook = 1024;
 
-// Per-thread memory of short pieces: two-way, one line of 64 bytes an entry, so a thread never
-// holds more than 1 MiB for each of at most kCaches models.
-class PieceCache {
- public:
-  static constexpr size_t kMaxKey = 22;
-  static constexpr size_t kMaxTokens = 8;
-  struct alignas(64) Entry {
-    uint8_t key_length = 0;
-    uint8_t tokens = 0;
-    char key[kMaxKey];
-    uint8_t lengths[kMaxTokens];
-    int32_t ids[kMaxTokens];
-  };
-  static_assert(sizeof(Entry) == 64);
-
-  static PieceCache& Of(uint64_t instance) {
-    static thread_local std::array<PieceCache, kCaches> caches;
-    static thread_local size_t victim = 0;
-    for (PieceCache& cache : caches) {
-      if (cache.instance_ == instance) return cache;
-    }
-    PieceCache& cache = caches[victim++ % kCaches];
-    cache.instance_ = 0;  // of no model, in case the allocation fails
-    cache.entries_.assign(kEntries, Entry());
-    cache.instance_ = instance;
-    return cache;
-  }
-
-  const Entry* Find(std::string_view piece, uint64_t hash) const {
-    const size_t at = hash & (kEntries - 2);
-    for (size_t i = at; i < at + 2; ++i) {
-      const Entry& entry = entries_[i];
-      if (entry.key_length == piece.size() &&
-          std::memcmp(entry.key, piece.data(), piece.size()) == 0) {
-        return &entry;
-      }
-    }
-    return nullptr;
-  }
-  Entry* Place(uint64_t hash) {
-    const size_t at = hash & (kEntries - 2);
-    if (entries_[at].key_length == 0) return &entries_[at];
-    if (entries_[at + 1].key_length == 0) return &entries_[at + 1];
-    return &entries_[at + (hash >> 40 & 1)];
-  }
-
- private:
-  static constexpr size_t kCaches = 4;
-  static constexpr size_t kEntries = 1 << 14;
-  uint64_t instance_ = 0;
-  std::vector<Entry> entries_;
-};
-
 }  // namespace
 
 std::unique_ptr<BpeModel> BpeModel::FromMerges(Vocabulary vocabulary,
                                                std::span<const BpeMerge> merges,
                                                BpeOptions options) {
-  static std::atomic<uint64_t> instances{1};
   std::unique_ptr<BpeModel> model(new BpeModel);
-  model->instance_ = instances++;
   model->vocabulary_ = std::move(vocabulary);
   model->options_ = std::move(options);
   const BpeOptions& opt = model->options_;
@@ -214,20 +158,6 @@ bool BpeModel::Tokenize(std::string_view piece, Work* work, std::vector<ModelTok
       return true;
     }
   }
-  PieceCache* cache = nullptr;
-  uint64_t hash = 0;
-  if (piece.size() <= PieceCache::kMaxKey) {
-    cache = &PieceCache::Of(instance_);
-    hash = HashBytes(piece, seed_);
-    if (const PieceCache::Entry* entry = cache->Find(piece, hash)) {
-      uint32_t at = 0;
-      for (int i = 0; i < entry->tokens; ++i) {
-        out->push_back({entry->ids[i], at, at + entry->lengths[i]});
-        at += entry->lengths[i];
-      }
-      return true;
-    }
-  }
   static thread_local std::vector<Symbol> symbols;
   symbols.clear();
   if (!Symbols(piece, &symbols)) return false;
@@ -240,16 +170,6 @@ bool BpeModel::Tokenize(std::string_view piece, Work* work, std::vector<ModelTok
   for (const Symbol& symbol : symbols) {
     out->push_back({symbol.id, at, at + symbol.length});
     at += symbol.length;
-  }
-  if (cache != nullptr && symbols.size() <= PieceCache::kMaxTokens) {
-    PieceCache::Entry* entry = cache->Place(hash);
-    entry->key_length = uint8_t(piece.size());
-    entry->tokens = uint8_t(symbols.size());
-    std::memcpy(entry->key, piece.data(), piece.size());
-    for (size_t i = 0; i < symbols.size(); ++i) {
-      entry->ids[i] = symbols[i].id;
-      entry->lengths[i] = uint8_t(symbols[i].length);
-    }
   }
   if (symbols.capacity() > (1u << 16)) std::vector<Symbol>().swap(symbols);
   return true;

@@ -72,7 +72,6 @@ class BpeModel : public TokenizerModel {
   BpeOptions options_;
   int32_t unk_id_ = -1;
   uint64_t seed_ = HashSeed();
-  uint64_t instance_ = 0;  // names this model in per-thread caches
   // Open-addressed: key = left << 32 | right; kFree where empty.
   static constexpr uint64_t kFree = ~uint64_t(0);
   struct Slot {

@@ -370,7 +370,27 @@ Status CharNormalizer::Normalize(NormalizedText* text) const {
   return text->Bound(text->text.size());
 }
 
+PrecompiledNormalizer::PrecompiledNormalizer(PrecompiledCharsmap map) : map_(std::move(map)) {
+  for (size_t c = 0; c < kept_.size(); ++c) {
+    const char byte = static_cast<char>(c);
+    kept_[c] = c != '\r' && c != '\n' && !map_.Find({&byte, 1});
+  }
+}
+
+// An ASCII character is a grapheme where the next one is ASCII too, but for CR before LF (UAX #29).
+size_t PrecompiledNormalizer::KeptAscii(std::string_view text, size_t at) const {
+  const auto kept = [&](size_t i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    return byte < 128 && kept_[byte];
+  };
+  while (at < text.size() && kept(at)) ++at;
+  // The last one may be the base of a mark.
+  const bool alone = at == text.size() || static_cast<unsigned char>(text[at]) < 128;
+  return alone || at == 0 ? at : at - 1;
+}
+
 Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
+  if (KeptAscii(text->text, 0) == text->text.size()) return text->Bound(text->text.size());
   std::vector<unicode::CharChange> changes;
   changes.reserve(text->text.size());
   bool modified = false;
@@ -397,6 +417,10 @@ Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
       if (!text->work()->Spend(at - polled)) return text->work()->status();
       polled = at;
     }
+    for (const size_t end = std::max(at, KeptAscii(all, at)); at < end; ++at) {
+      changes.push_back({static_cast<unsigned char>(all[at]), 0});
+    }
+    if (at == all.size()) break;
     const size_t size = unicode::GraphemeLength(all.substr(at));
     const std::string_view grapheme = all.substr(at, size);
     at += size;

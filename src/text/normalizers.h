@@ -106,14 +106,18 @@ class CharNormalizer : public Normalizer {
 // SentencePiece's compiled character map, applied by graphemes, then by characters.
 class PrecompiledNormalizer : public Normalizer {
  public:
-  explicit PrecompiledNormalizer(PrecompiledCharsmap map) : map_(std::move(map)) {}
+  explicit PrecompiledNormalizer(PrecompiledCharsmap map);
   Status Normalize(NormalizedText* text) const override;
   // Treats graphemes one by one. No letter joins a space after it to its grapheme except a Prepend,
   // and those are not solid (cut_points.cc).
   CutRule AtCut() const override { return CutRule::kSafe; }
 
  private:
+  // The end of the ASCII characters from `at` that are graphemes by themselves and stay as they are.
+  size_t KeptAscii(std::string_view text, size_t at) const;
+
   PrecompiledCharsmap map_;
+  std::array<bool, 128> kept_;  // ASCII characters that the map does not replace; not CR, LF
 };
 
 class SequenceNormalizer : public Normalizer {

@@ -1,11 +1,13 @@
 // The pipeline behind the Tokenizer seam: added tokens, normaliser, pre-tokenizers, model,
 // truncation, template. Buffers that grow with the text are per thread and reused.
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 #include "common/seeded_hash.h"
 #include "text/byte_level.h"
 #include "text/cut_points.h"
+#include "text/piece_cache.h"
 #include "text/tokenizer_parts.h"
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
@@ -71,6 +73,11 @@ class ScratchLease {
   }
   Scratch& scratch_ = OfThread();
 };
+
+PieceCache& CacheOfThread() {
+  static thread_local PieceCache cache;
+  return cache;
+}
 
 struct HashId {
   uint64_t seed = HashSeed();
@@ -151,12 +158,19 @@ class Pipeline : public Tokenizer {
   const DecoderChain& decoder() const { return parts_.decoder; }
 
  private:
+  static uint32_t NextSerial() {
+    static std::atomic<uint32_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
   Pipeline() = default;
   Status TokenizeText(std::string_view text, const EncodeOptions& options, Scratch* scratch,
                       Tokens* out) const;
   Status TokenizeSection(std::string_view text, uint32_t begin, uint32_t end, bool with_offsets,
                          TextBudget* budget, Scratch* scratch, Tokens* out) const;
-  Status TokenizePieces(bool with_offsets, Work* work, Scratch* scratch, Tokens* out) const;
+  Status TokenizeIds(Work* work, Scratch* scratch, Tokens* out) const;
+  Status TokenizeWithOffsets(Work* work, Scratch* scratch, Tokens* out) const;
+  // The tokens of a piece by the model.
+  Status TokenizePiece(std::string_view piece, Work* work, std::vector<ModelToken>* tokens) const;
   Status NormalizeAddedTokens();
   void AddAddedToken(int32_t index, Align range, std::string_view value, bool with_offsets,
                      Tokens* out) const;
@@ -168,8 +182,9 @@ class Pipeline : public Tokenizer {
   AddedTokenMatcher raw_matcher_, normalized_matcher_;
   CutPoints cuts_;
   std::unordered_map<int32_t, size_t, HashId> added_of_id_;
-  Vocabulary added_vocabulary_;  // content to id
-  Vocabulary special_contents_;  // contents of special tokens
+  Vocabulary added_vocabulary_;           // content to id
+  Vocabulary special_contents_;           // contents of special tokens
+  const uint32_t serial_ = NextSerial();  // its name in caches of pieces
   int32_t vocab_size_ = 0;
   bool always_track_ = false;                            // some pre-tokenizer needs alignment
   std::vector<TemplatePart> plain_single_, plain_pair_;  // without a template
@@ -254,38 +269,74 @@ Status Pipeline::TokenizeSection(std::string_view text, uint32_t begin, uint32_t
     if (!budget->work.Spend(normalized.text.size())) return budget->work.status();
     PENSTOCK_RETURN_IF_ERROR(pre->Apply(&normalized, &pieces));
   }
-  PENSTOCK_RETURN_IF_ERROR(TokenizePieces(with_offsets, &budget->work, scratch, out));
+  PENSTOCK_RETURN_IF_ERROR(with_offsets ? TokenizeWithOffsets(&budget->work, scratch, out)
+                                        : TokenizeIds(&budget->work, scratch, out));
   budget->growth -= std::min(budget->growth, normalized.text.size());
   return {};
 }
 
-// The pieces of the section in `scratch`.
-Status Pipeline::TokenizePieces(bool with_offsets, Work* work, Scratch* scratch,
-                                Tokens* out) const {
+// The pieces of the section in `scratch`, without offsets. Their entries in the cache of pieces are
+// fetched some pieces ahead.
+Status Pipeline::TokenizeIds(Work* work, Scratch* scratch, Tokens* out) const {
+  constexpr size_t kAhead = 16;
+  const std::string_view all = scratch->text.text;
+  const std::span<const Piece> pieces = scratch->pieces;
+  PieceCache& cache = CacheOfThread();
+  struct Ahead {
+    PieceCache::Key key;
+    size_t place;
+  } ahead[kAhead];
+  const auto fetch = [&](size_t i) {
+    const size_t length = pieces[i].end - pieces[i].begin;
+    if (length > PieceCache::kPieceBytes) return;
+    Ahead& one = ahead[i % kAhead];
+    one.key = PieceCache::KeyOf(all, pieces[i].begin, length);
+    one.place = cache.Fetch(one.key, serial_);
+  };
+  for (size_t i = 0; i < std::min(kAhead, pieces.size()); ++i) fetch(i);
+  std::vector<int32_t>& ids = out->ids;
+  size_t size = ids.size();  // of ids that are there: ids has room for more
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
+    const std::string_view part = all.substr(piece.begin, piece.end - piece.begin);
+    if (!work->Spend(part.size())) return work->status();
+    if (ids.size() < size + PieceCache::kIds) ids.resize(2 * size + 64);
+    const Ahead one = ahead[i % kAhead];
+    if (i + kAhead < pieces.size()) fetch(i + kAhead);
+    if (piece.token >= 0) {
+      ids[size++] = parts_.added[static_cast<size_t>(piece.token)].id;
+      continue;
+    }
+    const bool kept = part.size() <= PieceCache::kPieceBytes;
+    if (kept) {
+      const size_t known = cache.Find(one.key, one.place, serial_, ids.data() + size);
+      size += known;
+      if (known > 0) continue;
+    }
+    PENSTOCK_RETURN_IF_ERROR(TokenizePiece(part, work, &scratch->tokens));
+    if (kept) cache.Put(one.key, one.place, serial_, scratch->tokens);
+    ids.resize(size);
+    for (const ModelToken& token : scratch->tokens) ids.push_back(token.id);
+    size = ids.size();
+  }
+  ids.resize(size);
+  return {};
+}
+
+// The same with offsets, which the cache of pieces does not keep.
+Status Pipeline::TokenizeWithOffsets(Work* work, Scratch* scratch, Tokens* out) const {
   const NormalizedText& normalized = scratch->text;
-  const TokenizerModel& model = *parts_.model;
   const std::string_view all = normalized.text;
-  const bool with_trims = with_offsets && !parts_.post.trims.empty();
-  std::vector<ModelToken>& tokens = scratch->tokens;
+  const bool with_trims = !parts_.post.trims.empty();
   for (const Piece& piece : scratch->pieces) {
     const std::string_view part = all.substr(piece.begin, piece.end - piece.begin);
     if (!work->Spend(part.size())) return work->status();
     if (piece.token >= 0) {
-      const Align range = with_offsets ? normalized.OriginalRange(piece.begin, piece.end) : Align();
-      AddAddedToken(piece.token, range, part, with_offsets, out);
+      AddAddedToken(piece.token, normalized.OriginalRange(piece.begin, piece.end), part, true, out);
       continue;
     }
-    tokens.clear();
-    if (!model.Tokenize(part, work, &tokens)) {
-      PENSTOCK_RETURN_IF_ERROR(work->status());
-      return {StatusCode::kUnprocessable,
-              "text holds something unknown and the tokenizer has no token for that"};
-    }
-    if (!with_offsets) {
-      for (const ModelToken& token : tokens) out->ids.push_back(token.id);
-      continue;
-    }
-    for (const ModelToken& token : tokens) {
+    PENSTOCK_RETURN_IF_ERROR(TokenizePiece(part, work, &scratch->tokens));
+    for (const ModelToken& token : scratch->tokens) {
       out->ids.push_back(token.id);
       // Suffixes can make tokens longer than their piece; these stay relative to it.
       Align range{token.begin, token.end};
@@ -293,10 +344,20 @@ Status Pipeline::TokenizePieces(bool with_offsets, Work* work, Scratch* scratch,
         range = normalized.OriginalRange(piece.begin + token.begin, piece.begin + token.end);
       }
       out->offsets.push_back({range.begin, range.end});
-      if (with_trims) out->trims.push_back(CountSpaces(model.vocabulary().TokenOf(token.id)));
+      if (!with_trims) continue;
+      out->trims.push_back(CountSpaces(parts_.model->vocabulary().TokenOf(token.id)));
     }
   }
   return {};
+}
+
+Status Pipeline::TokenizePiece(std::string_view piece, Work* work,
+                               std::vector<ModelToken>* tokens) const {
+  tokens->clear();
+  if (parts_.model->Tokenize(piece, work, tokens)) return {};
+  PENSTOCK_RETURN_IF_ERROR(work->status());
+  return {StatusCode::kUnprocessable,
+          "text holds something unknown and the tokenizer has no token for that"};
 }
 
 // Byte offsets to code points.

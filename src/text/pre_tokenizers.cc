@@ -1,6 +1,7 @@
 #include "text/pre_tokenizers.h"
 
 #include "text/byte_level.h"
+#include "unicode/ascii_run.h"
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
@@ -12,9 +13,10 @@ constexpr size_t kMaxKeptPieces = 1 << 18;  // by a thread, after a text
 // Runs cut(begin, end, emit) over each piece that is text; emit(begin, end) keeps a part.
 template <typename Cut>
 void CutPieces(std::vector<Piece>* pieces, Cut cut) {
-  static thread_local std::vector<Piece> out;
+  static thread_local std::vector<Piece> of_thread;
+  std::vector<Piece>& out = of_thread;
   out.clear();
-  const auto emit = [](uint32_t begin, uint32_t end) {
+  const auto emit = [&out](uint32_t begin, uint32_t end) {
     if (begin < end) out.push_back({begin, end, -1});
   };
   for (const Piece& piece : *pieces) {
@@ -178,6 +180,8 @@ Status BertPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces)
   CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
     uint32_t word = begin;
     for (uint32_t at = begin; at < end;) {
+      at += static_cast<uint32_t>(unicode::SomeAsciiAlnum({data + at, end - at}));
+      if (at == end) break;
       const auto byte = static_cast<unsigned char>(data[at]);
       int length = 1;
       unsigned char kind;
