@@ -29,8 +29,8 @@ struct SpeedUnits {
 };
 
 // The numbers to try: powers of two below the cores, the cores, all processors where cores have
-// several, and `asked` (0: none); those that a quota leaves out are not tried, but for `asked`.
-std::vector<int> ThreadsToTry(int asked, const ProcessorLimits& limits, const Topology& topology);
+// several, and `inuse`; those that a quota leaves out are not tried, but for `inuse`.
+std::vector<int> ThreadsToTry(int inuse, const ProcessorLimits& limits, const Topology& topology);
 
 // The smallest number that does much work at nearly the best rate. `tried` is not empty.
 const ThreadSpeed& BestThreads(const std::vector<ThreadSpeed>& tried);

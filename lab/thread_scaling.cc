@@ -26,7 +26,7 @@ double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// Two threads on cores of their own meet: each word goes there and back once.
+// Two threads meet, on processors of their own where there are two: each word goes there and back once.
 double LineSeconds() {
   constexpr int kMeetings = 20000;
   ThreadPool pool(2, UsableProcessors() == 2);

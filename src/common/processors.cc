@@ -82,9 +82,12 @@ ThreadPlan PlanThreads(size_t wanted, bool may_pin, const ProcessorLimits& limit
       plan.l3.push_back(core.l3);
     }
   } else if (plan.threads == topology.processors()) {
-    for (const Topology::Core& core : topology.cores) {
-      for (const int processor : core.processors) {
-        plan.places.push_back({processor});
+    // The first thread of every core before the second of any: fewer threads than there are then have
+    // a core each.
+    for (size_t thread = 0; plan.places.size() < plan.threads; ++thread) {
+      for (const Topology::Core& core : topology.cores) {
+        if (thread >= core.processors.size()) continue;
+        plan.places.push_back({core.processors[thread]});
         plan.l3.push_back(core.l3);
       }
     }

@@ -38,7 +38,7 @@ struct ThreadPlan {
   // allowed gets a thread, and no quota cuts them. Else empty: others may have some of these
   // processors, and the system knows which are free.
   std::vector<std::vector<int>> places;
-  // The L3 cache of each pinned thread, rising. Empty: all are taken to share one.
+  // The L3 cache of each pinned thread. Empty: all are taken to share one.
   std::vector<size_t> l3;
   // The processors near each memory node; empty: all are near the same.
   std::vector<std::vector<int>> nodes;

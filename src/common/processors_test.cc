@@ -122,9 +122,11 @@ TEST(PlanThreads, AThreadACoreHasAllItsHyperThreadsToRunOn) {
   EXPECT_EQ(cores.l3, (std::vector<size_t>{0, 0, 0, 0, 1, 1, 1, 1}));
   const ThreadPlan threads = PlanThreads(16, true, whole, machine);
   EXPECT_EQ(threads.places.size(), 16u);
-  EXPECT_EQ(threads.places[3], std::vector<int>{3});
-  EXPECT_EQ(threads.l3[7], 0u);
-  EXPECT_EQ(threads.l3[8], 1u);
+  EXPECT_EQ(threads.places[3], std::vector<int>{6});
+  EXPECT_EQ(threads.places[8], std::vector<int>{1});
+  EXPECT_EQ(threads.l3[3], 0u);
+  EXPECT_EQ(threads.l3[4], 1u);
+  EXPECT_EQ(threads.l3[8], 0u);
   EXPECT_EQ(Planned(12, true, whole, machine), "12 spin");
   // Under a quota of 12 processors cores are not counted: the quota is of time.
   EXPECT_EQ(Planned(0, true, {16, 16, 12, "cpu.max"}, machine), "12");

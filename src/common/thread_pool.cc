@@ -182,7 +182,9 @@ void ThreadPool::WorkerMain(size_t thread, std::span<const int> place) {
 
   uint32_t seen = 0;
   uint64_t last_gang = 0;
-  bool wanted = true;  // by the last loop or gang: the next may follow within microseconds
+  // Whether to spin: false after gangs that left this thread out, the last of which it may have
+  // slept through.
+  bool wanted = true;
   while (true) {
     const bool spin = spin_ && wanted;
     const auto spin_until =

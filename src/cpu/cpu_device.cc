@@ -8,6 +8,10 @@ namespace penstock::cpu {
 namespace {
 
 ThreadPlan Bounded(ThreadPlan plan) {
+  if (plan.threads > ThreadPool::kThreadsMax) {
+    plan.places.clear();
+    plan.l3.clear();
+  }
   plan.threads = std::clamp<size_t>(plan.threads, 1, ThreadPool::kThreadsMax);
   return plan;
 }

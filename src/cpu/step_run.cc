@@ -8,6 +8,13 @@
 #include "common/waiting_lock.h"
 
 namespace penstock::cpu {
+namespace {
+
+// With fewer panels a worker, the time of a share says more of its panels than of the worker.
+constexpr size_t kPanelsToLearn = 4;
+
+}  // namespace
+
 Status CheckCacheKinds(std::span<const CacheGroup> groups) {
   for (const CacheGroup& group : groups) {
     if (group.kind == CacheKind::kFull || group.kind == CacheKind::kWindow) continue;
@@ -56,10 +63,23 @@ CpuStepRun::CpuStepRun(CpuDevice* device, const program::Program& program,
       threads_(device->workers()),
       shares_(device->workers()),
       busy_(device->workers()) {
+  size_t fewest = SIZE_MAX;  // panels of a layer that is shared out by panels, not by heads
+  for (const program::Op& op : program.ops) {
+    if (std::holds_alternative<program::AttentionOp>(op)) continue;
+    for (const program::PackedLinear* weight : program::WeightsOf(op)) {
+      fewest = std::min(fewest, shared_.Linear(weight).panels());
+    }
+  }
+  learns_ = fewest >= kPanelsToLearn * device->workers();
   SetShares(false, device->workers());
   for (size_t worker = 0; worker < device->workers(); ++worker) {
     workers_.push_back(std::make_unique<StepWorker>(&shared_, worker, &device->work_arena));
   }
+}
+
+size_t CpuStepRun::NextThreads(size_t rows) {
+  if (!in_turns_.empty()) return in_turns_[turn_++ % in_turns_.size()];
+  return device_->exact_threads ? workers_.size() : threads_.Next(rows);
 }
 
 void CpuStepRun::SetShares(bool many_rows, size_t threads) {
@@ -84,9 +104,9 @@ Status CpuStepRun::Run(size_t /*index*/, const program::PackedBatch& batch,
       program::CheckCachedBatch(shared_.program, batch, shared_.options, shared_.groups));
   const WaitingLock lock(&device_->mutex);
   const size_t rows = batch.ids.size();
-  const size_t threads = device_->exact_threads ? workers_.size() : threads_.Next(rows);
+  const size_t threads = NextThreads(rows);
   const bool many_rows = rows > StepThreads::kRowsMax;
-  const bool time = threads > 1 && shares_.TimeNext(many_rows);
+  const bool time = learns_ && threads > 1 && shares_.TimeNext(many_rows);
   SetShares(many_rows, threads);
   shared_.Begin(batch, threads, time);
   for (size_t i = 0; time && i < threads; ++i) busy_[i] = -workers_[i]->LinearSeconds();
@@ -102,6 +122,7 @@ Status CpuStepRun::Run(size_t /*index*/, const program::PackedBatch& batch,
 std::vector<program::StageTime> CpuStepRun::TakeProfile() {
   std::vector<program::StageTime> all;
   for (const char* name : kStepStageNames) all.push_back({name, 0});
+  if (!shared_.options.profile) return all;
   for (const auto& worker : workers_) {
     const auto seconds = worker->TakeProfile();
     for (size_t stage = 0; stage < kStepStages; ++stage) all[stage].seconds += seconds[stage];

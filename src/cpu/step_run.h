@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cpu/cpu_device.h"
@@ -44,10 +45,15 @@ class CpuStepRun final : public program::ProgramRun {
   program::FoundLogits Found(size_t pick) const override { return shared_.found.Of(pick); }
   Expected<std::span<const float>> Rows(size_t first, size_t count) override;
 
+  // For tests: steps are done by these numbers of threads in turns, each at most as many as there
+  // are.
+  void SetThreadsInTurns(std::vector<size_t> counts) { in_turns_ = std::move(counts); }
+
  private:
   CpuStepRun(CpuDevice* device, const program::Program& program,
              const program::PrepareOptions& options);
-
+  // Threads for the next step of `rows` rows.
+  size_t NextThreads(size_t rows);
   // Shares the step out to the first `threads` workers, as StepShares has it.
   void SetShares(bool many_rows, size_t threads);
 
@@ -56,7 +62,10 @@ class CpuStepRun final : public program::ProgramRun {
   StepThreads threads_;
   StepShares shares_;
   std::vector<uint32_t> bounds_;  // of the shares of the next step
-  std::vector<double> busy_;      // seconds of each worker in the step that was timed
+  bool learns_ = false;           // whether shares follow speeds: layers have panels enough
+  std::vector<size_t> in_turns_;  // SetThreadsInTurns
+  size_t turn_ = 0;
+  std::vector<double> busy_;  // seconds of each worker in the step that was timed
   std::vector<std::unique_ptr<StepWorker>> workers_;
 };
 

@@ -154,6 +154,25 @@ TEST(StepRun, BitsOfManyThreads) {
   }
 }
 
+// Workers that had no part in some steps take part again, in programs of any number of phases. The
+// context is long enough that the keys of a step are shared out.
+TEST(StepRun, BitsWhenTheNumberOfThreadsChanges) {
+  for (const int32_t layers : {1, 2, 3, 4}) {
+    TinyShape shape;
+    shape.layers = layers;
+    shape.context = 700;
+    const TinyWeights weights(shape, numbers::DType::kF32, 3);
+    const std::vector<int32_t> ids = RandomIds(shape, 640, 4);
+    TinyDecoder one(weights, numbers::DType::kF32, "", 1);
+    const std::vector<float> want =
+        RunInSteps(one.NewRun(numbers::DType::kBf16, 600).get(), shape, ids, {600, 1});
+    TinyDecoder four(weights, numbers::DType::kF32, "", 4);
+    auto run = four.NewRun(numbers::DType::kBf16, 600);
+    dynamic_cast<CpuStepRun&>(*run).SetThreadsInTurns({4, 2, 3, 4, 1, 4});
+    EXPECT_TRUE(SameBits(RunInSteps(run.get(), shape, ids, {600, 1}), want)) << layers << " layers";
+  }
+}
+
 TEST(StepRun, BitsDoNotDependOnStepsOrThreads) {
   const std::vector<std::vector<size_t>> cuts = {{1}, {7, 2, 9}, {33, 1, 64}, {64}};
   for (const numbers::DType stored :

@@ -157,6 +157,7 @@ void StepShared::Begin(const program::PackedBatch& step, size_t active, bool tim
   batch = &step;
   workers = active;
   barrier.SetThreads(active);
+  for (std::atomic<size_t>& one : taken) one.store(0, std::memory_order_relaxed);
   found.Begin(step, active);
   for (size_t group = 0; group < caches.size(); ++group) {
     if (caches[group].heads > 0) caches[group].Begin(step, group);

@@ -17,8 +17,10 @@ class StepShares {
   static constexpr uint32_t kEvery = 8;
   // Part of a new speed in the one that is kept: a single slow step changes little.
   static constexpr double kNew = 0.1;
-  // The speeds that are kept, over their mean, at most and at least.
+  // A new speed over what is kept of the mean, at most and at least.
   static constexpr double kFastest = 4, kSlowest = 0.25;
+  // Speeds that differ by less are alike: shares are even, as panels often divide evenly.
+  static constexpr double kAlike = 0.03;
 
   explicit StepShares(size_t workers);
 
@@ -32,7 +34,7 @@ class StepShares {
   void Took(bool many_rows, std::span<const uint32_t> bounds, std::span<const double> seconds);
 
  private:
-  std::vector<double> speeds_[2];  // of each worker, mean about 1; by many_rows
+  std::vector<double> speeds_[2];  // of each worker, 1 at first; by many_rows
   uint32_t steps_ = 0;             // of few rows
 };
 

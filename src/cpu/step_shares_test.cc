@@ -45,6 +45,21 @@ TEST(StepShares, FollowTheSpeeds) {
   EXPECT_NEAR(BoundsOf(shares, 4)[1], 16384, 50);
 }
 
+TEST(StepShares, SpeedsThatAreAlikeGiveEvenShares) {
+  StepShares shares(4);
+  DoSteps(&shares, 100, {1, 1.02, 0.995, 1});
+  EXPECT_EQ(BoundsOf(shares, 4), (std::vector<uint32_t>{0, 16384, 32768, 49152, 65536}));
+}
+
+// Two fast cores and two slow ones: steps of the fast ones alone do not make them seem slower.
+TEST(StepShares, SpeedsStayComparableWhereSomeWorkersHaveNoPart) {
+  StepShares shares(4);
+  DoSteps(&shares, 100, {2, 2, 1, 1});
+  const std::vector<uint32_t> before = BoundsOf(shares, 4);
+  DoSteps(&shares, 500, {2, 2});
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(BoundsOf(shares, 4)[i], before[i], 20);
+}
+
 TEST(StepShares, OneSlowStepChangesLittle) {
   StepShares shares(2);
   const std::vector<uint32_t> bounds = BoundsOf(shares, 2);

@@ -21,26 +21,36 @@ StepWorker::StepWorker(StepShared* shared, size_t worker, HugePageArena* arena)
         std::make_unique<AlignedBuffer>(BlockRowsWords(kOperandDTypes[i], in, kOwnRows), arena);
   }
   scan_.Reset(sample::kCandidatesMax, true);  // allocates
+  ListLinears();
   FindNext();
+}
+
+void StepWorker::ListLinears() {
+  for (const program::Op& op : shared_.program.ops) {
+    for (const program::PackedLinear* weight : program::WeightsOf(op)) {
+      const auto* attention = std::get_if<program::AttentionOp>(&op);
+      if (attention != nullptr && weight != attention->q) attention = nullptr;
+      const BlockLinear& linear = shared_.Linear(weight);
+      linears_.push_back({&linear, attention});
+      next_.try_emplace(&linear, nullptr);
+    }
+  }
 }
 
 void StepWorker::FindNext() {
   bounds_version_ = shared_.bounds_version;
   const BlockLinear* last = nullptr;
-  for (const program::Op& op : shared_.program.ops) {
-    for (const program::PackedLinear* weight : program::WeightsOf(op)) {
-      const BlockLinear& linear = shared_.Linear(weight);
-      size_t first = ShareOf(linear.panels()).begin;
-      if (const auto* attention = std::get_if<program::AttentionOp>(&op);
-          attention != nullptr && weight == attention->q) {
-        const program::AttentionShape& shape = attention->shape;
-        const size_t head = std::min(HeadsOf(*attention).begin, static_cast<size_t>(shape.heads));
-        first = head * static_cast<size_t>(shape.head_size) / static_cast<size_t>(kernels_.panel);
-      }
-      if (last != nullptr && first < linear.panels()) next_[last] = linear.panel(first);
-      next_.try_emplace(&linear, nullptr);
-      last = &linear;
+  for (const Read& read : linears_) {
+    size_t first = ShareOf(read.linear->panels()).begin;
+    if (read.heads != nullptr) {
+      const program::AttentionShape& shape = read.heads->shape;
+      const size_t head = std::min(HeadsOf(*read.heads).begin, static_cast<size_t>(shape.heads));
+      first = head * static_cast<size_t>(shape.head_size) / static_cast<size_t>(kernels_.panel);
     }
+    if (last != nullptr && first < read.linear->panels()) {
+      next_.find(last)->second = read.linear->panel(first);
+    }
+    last = read.linear;
   }
 }
 
@@ -61,6 +71,7 @@ uint64_t StepWorker::bytes() const {
 
 void StepWorker::Run() noexcept {
   rows_ = shared_.batch->ids.size();
+  phase_ = 0;  // of all workers, also of one that had no part in the last step
   if (shared_.bounds_version != bounds_version_) FindNext();
   if (shared_.timed) marked_ = Clock::now();
   for (const program::Op& op : shared_.program.ops) {
@@ -86,9 +97,8 @@ void StepWorker::Mark(StepStage stage) {
 }
 
 StepWorker::Part StepWorker::ShareOf(size_t count) const {
-  // Rounded down, so that every share begins before the end, also an empty one.
   const auto place = [&](size_t worker) {
-    return count * shared_.bounds[worker] / StepShares::kWhole;
+    return (count * shared_.bounds[worker] + StepShares::kWhole / 2) / StepShares::kWhole;
   };
   return {place(worker_), place(worker_ + 1)};
 }

@@ -18,6 +18,7 @@
 #include <span>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "common/request_context.h"
 #include "cpu/step_shared.h"
@@ -80,7 +81,14 @@ class StepWorker {
   Packed Pack(const Input& input, std::span<const BlockLinear* const> readers);
   const float* NormRows(const Input& input, size_t begin, size_t end, float* to) const;
   void RunPanels(const BlockLinear& linear, const Packed& packed, Part panels, BlockRun run);
-  // For each linear layer what this worker reads after it, which is asked for ahead.
+  // A linear layer in the order of reading; heads: its panels are shared out by heads.
+  struct Read {
+    const BlockLinear* linear;
+    const program::AttentionOp* heads;
+  };
+  void ListLinears();
+  // Finds for each linear layer what this worker reads after it, which is asked for ahead. After
+  // the first call it allocates nothing.
   void FindNext();
   // x W^T, added to the residual as it says.
   void AddLinear(const BlockLinear& linear, const Packed& packed, const program::Residual& residual,
@@ -125,6 +133,7 @@ class StepWorker {
   const Kernels& kernels_;
   const size_t worker_;
   uint64_t bounds_version_ = 0;  // of the shares for which next_ was found
+  std::vector<Read> linears_;
   std::unordered_map<const BlockLinear*, const uint8_t*> next_;
   size_t rows_ = 0;
   size_t phase_ = 0;

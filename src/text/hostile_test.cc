@@ -447,6 +447,25 @@ TEST(HostileText, RunsOfSpacesAreReadOnce) {
   EXPECT_EQ(ids, (Ids{1, 3, 3, 3, 1}));
 }
 
+// Pieces that the cache of pieces never has, and many sections of a piece each.
+TEST(HostileText, IdsOfManyPiecesAndSectionsAreWrittenOnce) {
+  const auto t = Load(Json("null", R"({"type":"WhitespaceSplit"})",
+                           R"([{"id":4,"content":"<s>","special":true}])"));
+  constexpr size_t kCount = 250'000;
+  Ids ids;
+  const double seconds = SecondsOf([&] {
+    std::string words;
+    for (size_t i = 0; i < kCount; ++i) words += "word" + std::to_string(100'000'000'000 + i) + " ";
+    EXPECT_TRUE(Encode(*t, words, &ids).ok());
+    EXPECT_EQ(ids, Ids(kCount, 0));
+    EXPECT_TRUE(Encode(*t, Repeat("<s>a", kCount), &ids).ok());
+  });
+  EXPECT_LT(seconds, kSoon);
+  ASSERT_EQ(ids.size(), 2 * kCount);
+  EXPECT_EQ(ids[2 * kCount - 2], 4);
+  EXPECT_EQ(ids[2 * kCount - 1], 1);
+}
+
 TEST(HostileText, MetaspaceOfManyPiecesIsLinear) {
   const auto t = Load(Json("null", R"({"type":"Sequence","pretokenizers":[
       {"type":"FixedLength","length":1},{"type":"Metaspace","replacement":"_","prepend_scheme":"never"}]})"));

@@ -285,7 +285,7 @@ Status Pipeline::TokenizeIds(Work* work, Scratch* scratch, Tokens* out) const {
   struct Ahead {
     PieceCache::Key key;
     size_t place;
-  } ahead[kAhead];
+  } ahead[kAhead] = {};
   const auto fetch = [&](size_t i) {
     const size_t length = pieces[i].end - pieces[i].begin;
     if (length > PieceCache::kPieceBytes) return;
@@ -295,12 +295,16 @@ Status Pipeline::TokenizeIds(Work* work, Scratch* scratch, Tokens* out) const {
   };
   for (size_t i = 0; i < std::min(kAhead, pieces.size()); ++i) fetch(i);
   std::vector<int32_t>& ids = out->ids;
-  size_t size = ids.size();  // of ids that are there: ids has room for more
+  size_t size = ids.size();  // of ids that are there; behind them there is room
+  // Grows by a constant: what is filled is soon written, and the vector's memory grows by itself.
+  const auto make_room = [&](size_t more) {
+    if (ids.size() < size + more) ids.resize(size + more + 64);
+  };
   for (size_t i = 0; i < pieces.size(); ++i) {
     const Piece& piece = pieces[i];
     const std::string_view part = all.substr(piece.begin, piece.end - piece.begin);
     if (!work->Spend(part.size())) return work->status();
-    if (ids.size() < size + PieceCache::kIds) ids.resize(2 * size + 64);
+    make_room(PieceCache::kIds);
     const Ahead one = ahead[i % kAhead];
     if (i + kAhead < pieces.size()) fetch(i + kAhead);
     if (piece.token >= 0) {
@@ -315,9 +319,8 @@ Status Pipeline::TokenizeIds(Work* work, Scratch* scratch, Tokens* out) const {
     }
     PENSTOCK_RETURN_IF_ERROR(TokenizePiece(part, work, &scratch->tokens));
     if (kept) cache.Put(one.key, one.place, serial_, scratch->tokens);
-    ids.resize(size);
-    for (const ModelToken& token : scratch->tokens) ids.push_back(token.id);
-    size = ids.size();
+    make_room(scratch->tokens.size());
+    for (const ModelToken& token : scratch->tokens) ids[size++] = token.id;
   }
   ids.resize(size);
   return {};

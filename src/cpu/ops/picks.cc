@@ -44,9 +44,12 @@ void StepWorker::RunOp(const program::PicksOp& op) {
   const size_t piece_panels = kPieceIds / static_cast<size_t>(kernels_.panel);
   const BlockRun run = {.rows = picked.size(), .y = shared_.Data(op.y), .y_stride = vocabulary};
   const Part part = ShareOf(CeilDiv(vocabulary, kPieceIds));
+  // The last piece may be short; a share may be empty.
   RunPanels(linear, packed,
-            {part.begin * piece_panels, std::min(part.end * piece_panels, linear.panels())}, run);
-  const size_t first = part.begin * kPieceIds;
+            {std::min(part.begin * piece_panels, linear.panels()),
+             std::min(part.end * piece_panels, linear.panels())},
+            run);
+  const size_t first = std::min(part.begin * kPieceIds, vocabulary);
   const size_t count = std::min(part.end * kPieceIds, vocabulary) - first;
   for (size_t pick = 0; pick < picked.size(); ++pick) {
     const std::span<float> logits(run.y + pick * vocabulary + first, count);
@@ -59,7 +62,7 @@ void StepWorker::RunOp(const program::PicksOp& op) {
     const program::PickWant want = shared_.found.want(pick);
     if (want == program::PickWant::kRow) continue;
     scan_.Reset(sample::kCandidatesMax, want == program::PickWant::kBestAndSums);
-    scan_.Add(logits, first, shared_.found.Blocks(pick));
+    if (count > 0) scan_.Add(logits, first, shared_.found.Blocks(pick));
     shared_.found.Set(pick, worker_, scan_.Part());
   }
   Meet();
