@@ -70,8 +70,23 @@ class RemoteStoreTest : public testing::Test {
     for (std::string& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);
     EXPECT_EQ(posix_spawn(&pid_, binary.c_str(), nullptr, nullptr, argv.data(), environ), 0);
-    EXPECT_TRUE(Eventually([this] { return fs::exists(socket_); }));
+    EXPECT_TRUE(Eventually([this] { return Listens(); }));
     return true;
+  }
+  // The socket is there a moment before the server listens.
+  bool Listens() const {
+    const int client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_un address = Address();
+    const bool connected =
+        connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    close(client);
+    return connected;
+  }
+  sockaddr_un Address() const {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, socket_.c_str());
+    return address;
   }
   void Kill() {
     if (pid_ <= 0) return;
@@ -115,10 +130,8 @@ class RemoteStoreTest : public testing::Test {
   // A server that talks to one client after the other.
   void Serve(const std::function<void(int)>& talk) {
     listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strcpy(address.sun_path, socket_.c_str());
-    ASSERT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    const sockaddr_un address = Address();
+    ASSERT_EQ(bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     ASSERT_EQ(listen(listener_, 8), 0);
     server_ = std::thread([this, talk] {
       for (;;) {

@@ -134,7 +134,21 @@ std::unique_ptr<ClassSplit> ClassSplit::OnChar(char32_t delimiter, SplitBehavior
   auto split = std::make_unique<ClassSplit>(0, behavior);
   split->delimiter_ = delimiter;
   split->on_char_ = true;
+  split->FindKept();
   return split;
+}
+
+bool ClassSplit::Matches(char32_t c) const {
+  return on_char_ ? c == delimiter_ : (unicode::UnicodePropertyTable().Get(c) & bits_) != 0;
+}
+
+void ClassSplit::FindKept() {
+  keeps_alnum_ = true;
+  for (char32_t c = 0; c < 128; ++c) {
+    const char byte = static_cast<char>(c);
+    const bool alnum = unicode::SomeAsciiAlnum(std::string(16, byte)) > 0;
+    keeps_alnum_ = keeps_alnum_ && !(alnum && Matches(c));
+  }
 }
 
 CutRule ClassSplit::AtCut(std::string_view space) const {
@@ -149,13 +163,37 @@ CutRule ClassSplit::AtCut(std::string_view space) const {
 
 Status ClassSplit::Apply(NormalizedText* text, std::vector<Piece>* pieces) const {
   const unicode::UnicodeTable& table = unicode::UnicodePropertyTable();
+  const auto matches = [&](char32_t c) {
+    return on_char_ ? c == delimiter_ : (table.Get(c) & bits_) != 0;
+  };
+  const std::string_view all = text->text;
+  const bool isolated = behavior_ == SplitBehavior::kIsolated;
+  if (isolated || behavior_ == SplitBehavior::kRemoved) {
+    CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
+      uint32_t last = begin;
+      for (uint32_t at = begin; at < end;) {
+        if (keeps_alnum_) {
+          at += static_cast<uint32_t>(unicode::SomeAsciiAlnum(all.substr(at, end - at)));
+          if (at == end) break;
+        }
+        int length = 0;
+        const char32_t c = unicode::DecodeUtf8(all.data() + at, &length);
+        const uint32_t next = at + static_cast<uint32_t>(length);
+        if (matches(c)) {
+          emit(last, at);
+          if (isolated) emit(at, next);
+          last = next;
+        }
+        at = next;
+      }
+      emit(last, end);
+    });
+    return {};
+  }
   std::vector<Segment> segments;
   CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
     segments.clear();
-    ClassSegments(
-        text->text, begin, end,
-        [&](char32_t c) { return on_char_ ? c == delimiter_ : (table.Get(c) & bits_) != 0; },
-        &segments);
+    ClassSegments(all, begin, end, matches, &segments);
     ApplyBehavior(segments, behavior_, emit);
   });
   return {};

@@ -32,17 +32,22 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 // Cuts at characters of a class: WhitespaceSplit, Punctuation, Digits, CharDelimiterSplit.
 class ClassSplit : public PreTokenizer {
  public:
-  ClassSplit(uint32_t class_bits, SplitBehavior behavior)
-      : bits_(class_bits), behavior_(behavior) {}
+  ClassSplit(uint32_t class_bits, SplitBehavior behavior) : bits_(class_bits), behavior_(behavior) {
+    FindKept();
+  }
   static std::unique_ptr<ClassSplit> OnChar(char32_t delimiter, SplitBehavior behavior);
   Status Apply(NormalizedText* text, std::vector<Piece>* pieces) const override;
   CutRule AtCut(std::string_view space) const override;
 
  private:
+  bool Matches(char32_t c) const;
+  void FindKept();
+
   uint32_t bits_;
   SplitBehavior behavior_;
   char32_t delimiter_ = 0;
   bool on_char_ = false;
+  bool keeps_alnum_ = false;  // no ASCII letter or digit matches
 };
 
 // Whitespace goes, each punctuation character stands alone.
