@@ -51,7 +51,7 @@ class HugePageArena {
 
   std::shared_ptr<void> NewPages(size_t bytes) const;
 
-  const std::vector<std::vector<int>> nodes_;
+  const std::vector<std::vector<int>> nodes_ = {};
   std::mutex mutex_;
   std::shared_ptr<Chunk> chunk_;
 };
