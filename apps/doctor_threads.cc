@@ -122,10 +122,10 @@ Status TryAll(int asked, const SpeedUnits& units, const Measure& measure, const 
   const ProcessorLimits limits = ReadProcessorLimits();
   const Topology topology = ReadTopology();
   say(checks::Verdict::kSkipped, limits.Text() + "; " + topology.Text());
-  const auto inuse = static_cast<int>(
+  const auto in_use = static_cast<int>(
       PlanThreads(static_cast<size_t>(std::max(0, asked)), false, limits, topology).threads);
   std::vector<ThreadSpeed> tried;
-  for (const int threads : ThreadsToTry(inuse, limits, topology)) {
+  for (const int threads : ThreadsToTry(in_use, limits, topology)) {
     // On a thread of its own: one that calls the model may be pinned, which this one must not be,
     // as the next number of threads is planned for the processors it may use.
     PENSTOCK_ASSIGN_OR_RETURN(const ThreadSpeed speed,
@@ -136,27 +136,27 @@ Status TryAll(int asked, const SpeedUnits& units, const Measure& measure, const 
                     speed.single_per_s, units.single));
   }
   const ThreadSpeed& best = BestThreads(tried);
-  const ThreadSpeed& now = *std::ranges::find(tried, inuse, &ThreadSpeed::threads);
+  const ThreadSpeed& now = *std::ranges::find(tried, in_use, &ThreadSpeed::threads);
   if (now.many_per_s >= kNearlyBest * best.many_per_s) {
-    say(checks::Verdict::kOk, fmt::format("{} {} used, and nothing is faster", inuse,
-                                          inuse == 1 ? "thread is" : "threads are"));
+    say(checks::Verdict::kOk, fmt::format("{} {} used, and nothing is faster", in_use,
+                                          in_use == 1 ? "thread is" : "threads are"));
   } else {
     say(checks::Verdict::kAdvice,
         fmt::format("--threads {} does {:.2f} times the work of {}", best.threads,
-                    best.many_per_s / now.many_per_s, inuse));
+                    best.many_per_s / now.many_per_s, in_use));
   }
   return Status::Ok();
 }
 
 }  // namespace
 
-std::vector<int> ThreadsToTry(int inuse, const ProcessorLimits& limits, const Topology& topology) {
+std::vector<int> ThreadsToTry(int in_use, const ProcessorLimits& limits, const Topology& topology) {
   const size_t cores = std::min(topology.cores.size(), limits.usable());
   std::vector<int> counts;
   for (size_t count = 1; count < cores; count *= 2) counts.push_back(static_cast<int>(count));
   counts.push_back(static_cast<int>(cores));
   counts.push_back(static_cast<int>(std::min(topology.processors(), limits.usable())));
-  counts.push_back(inuse);
+  counts.push_back(in_use);
   std::ranges::sort(counts);
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;

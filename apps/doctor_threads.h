@@ -29,8 +29,8 @@ struct SpeedUnits {
 };
 
 // The numbers to try: powers of two below the cores, the cores, all processors where cores have
-// several, and `inuse`; those that a quota leaves out are not tried, but for `inuse`.
-std::vector<int> ThreadsToTry(int inuse, const ProcessorLimits& limits, const Topology& topology);
+// several, and `in_use`; those that a quota leaves out are not tried, but for `in_use`.
+std::vector<int> ThreadsToTry(int in_use, const ProcessorLimits& limits, const Topology& topology);
 
 // The smallest number that does much work at nearly the best rate. `tried` is not empty.
 const ThreadSpeed& BestThreads(const std::vector<ThreadSpeed>& tried);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Seconds until a server is ready: the program by itself, and in the container image under podman.
+"""Measures how many seconds a server takes to be ready: as a plain process, and in a container under podman.
 
 Usage: python3 bench/image_ready.py --model FOLDER [--program build/penstock] [--image localhost/penstock:0.1.0]
                                     [--podman "podman run ..."] [--rounds 7]

@@ -34,7 +34,7 @@ Topology ReadTopology();
 // all share one L3 cache and one memory.
 Topology ReadTopologyIn(const std::string& root, const std::vector<int>& processors);
 
-// Numbers of a list as the system writes it: "0-3,8,10-11". Empty where it is none.
+// Parses a list of processors in the form of /sys, "0-3,8,10-11". Empty if it is not in that form.
 std::vector<int> ParseProcessorList(const std::string& text);
 
 // The processors that this process's first thread may use, rising; at least one.

@@ -37,8 +37,8 @@ std::shared_ptr<void> NewChunk(size_t bytes) {
   return {data, [bytes](void* p) { munmap(p, bytes); }};
 }
 
-// Touches huge page i from a processor near node i modulo their number, small page by small page,
-// in case there are no huge ones.
+// Touches huge page i from a processor near node i modulo the number of nodes. Every 4 KiB is
+// touched, since the system may give small pages.
 void SpreadOverNodes(void* memory, size_t bytes, std::span<const std::vector<int>> nodes) {
   constexpr size_t kSmallPage = 4096;
   const auto touch = [&](size_t node) {
