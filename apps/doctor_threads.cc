@@ -15,6 +15,7 @@
 #include "generate/generator.h"
 #include "generate/text_model.h"
 #include "generate/text_stream.h"
+#include "load/table.h"
 #include "runtime/local_models.h"
 
 namespace penstock::cli {
@@ -132,13 +133,13 @@ Status TryAll(int asked, const SpeedUnits& units, const Measure& measure, const 
                               std::async(std::launch::async, measure, threads).get());
     tried.push_back(speed);
     say(checks::Verdict::kSkipped,
-        fmt::format("--threads {}: {:.5g} {}, {:.4g} {}", threads, speed.many_per_s, units.many,
-                    speed.single_per_s, units.single));
+        fmt::format("--threads {}: {} {}, {} {}", threads, load::ShortNumber(speed.many_per_s),
+                    units.many, load::ShortNumber(speed.single_per_s), units.single));
   }
   const ThreadSpeed& best = BestThreads(tried);
   const ThreadSpeed& now = *std::ranges::find(tried, in_use, &ThreadSpeed::threads);
   if (now.many_per_s >= kNearlyBest * best.many_per_s) {
-    say(checks::Verdict::kOk, fmt::format("{} {} used, and nothing is faster", in_use,
+    say(checks::Verdict::kOk, fmt::format("{} {} used, and no other number does more", in_use,
                                           in_use == 1 ? "thread is" : "threads are"));
   } else {
     say(checks::Verdict::kAdvice,
