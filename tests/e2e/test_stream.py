@@ -211,8 +211,16 @@ def test_a_slow_reader_is_dropped_and_delays_nobody(start):
         metrics = server.metrics()
         return metrics["penstock_http_streams"] + metrics["penstock_http_streams_dropped_total"]
 
+    def accepted():  # a stream takes its place again for each part: two that do leave none for a moment
+        client = slow_client(server, {"input": TEXTS * 6})
+        if client.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200":
+            slow.append(client)
+            return True
+        client.close()
+        return False
+
     for count in range(1, 5):  # those that wait for their client hold no place
-        slow.append(slow_client(server, {"input": TEXTS * 6}))
+        assert wait_for(accepted)
         assert wait_for(lambda count=count: begun() == count)
         assert wait_for(lambda: server.metrics()["penstock_requests_in_flight"] == 0)
     trickle = threading.Event()
