@@ -12,10 +12,12 @@
 //   keys    [length / kPanel][head_size words][kPanel]
 //   values  [head_size / kPanel][length words][kPanel]
 //   row     [head_size]                        one key, rotated
-//   queries [kTileRows][head_size words]       rotated or rounded; f32 without rotary: not needed
-//   scores  [kTileRows][block of keys]         f32, one tile of queries at a time
-//   weights [kTileRows][block's words]         bf16: the scores after softmax; f32: the scores
-//   part    [kTileRows][head_size]             f32: what a further block adds to the result
+//   queries [rows][head_size words]            rotated or rounded; f32 without rotary: not needed
+//   scores  [rows][block of keys]              f32, one tile of queries at a time
+//   weights [rows][block's words]              bf16: the scores after softmax; f32: the scores
+//   part    [rows][head_size]                  f32: what a further block adds to the result
+//
+// where a tile has kGemmRows rows.
 
 constexpr size_t kKeyBlock = 512;
 static_assert(kKeyBlock % kPanel == 0);
@@ -31,6 +33,7 @@ inline size_t OddLines(size_t words) {
 struct AttentionSizes {
   AttentionSizes(numbers::DType dtype, size_t length, size_t head_size) {
     const size_t per_word = WordValues(dtype);
+    const size_t rows = dtype == numbers::DType::kF32 ? kGemmRows<DotF32> : kGemmRows<DotBf16>;
     key_words = (head_size + per_word - 1) / per_word;
     length_words = (length + per_word - 1) / per_word;
     query_stride = OddLines(head_size);  // f32 rotates into it
@@ -41,10 +44,10 @@ struct AttentionSizes {
     keys = RoundUp(length, kPanel) * key_words;
     values = RoundUp(head_size, kPanel) * length_words;
     row = RoundUp(head_size, kLineWords);
-    queries = kTileRows * query_stride;
-    scores = kTileRows * score_stride;
-    weights = dtype == numbers::DType::kF32 ? 0 : kTileRows * weight_stride;
-    part = length > kKeyBlock ? kTileRows * part_stride : 0;
+    queries = rows * query_stride;
+    scores = rows * score_stride;
+    weights = dtype == numbers::DType::kF32 ? 0 : rows * weight_stride;
+    part = length > kKeyBlock ? rows * part_stride : 0;
   }
   size_t total() const { return keys + values + row + queries + scores + weights + part; }
 
@@ -208,7 +211,7 @@ inline float SoftmaxBlock(const AttentionTask& task, size_t query, float* row, W
   return before;
 }
 
-// y[rows, cols] = x panel.
+// y[rows, cols] = x panel. A tile unit is configured for `rows`.
 template <typename Dot>
 inline void PanelProduct(const Word* x, size_t x_stride, size_t rows, const Word* panel,
                          size_t words, float* y, size_t y_stride, size_t cols) {
@@ -221,7 +224,11 @@ inline void PanelProduct(const Word* x, size_t x_stride, size_t rows, const Word
   task.y = y;
   task.y_stride = y_stride;
   task.cols = cols;
-  GemmPanel<Dot>(task);
+  if constexpr (kByTiles<Dot>) {
+    UnitPanel<Dot>(task, rows);
+  } else {
+    GemmPanel<Dot>(task);
+  }
 }
 
 template <typename Dot>
@@ -254,6 +261,10 @@ void AttendHead(const AttentionTask& task) {
   const size_t window = task.window > 0 ? static_cast<size_t>(task.window) : length;
   const AttentionSizes sizes(task.dtype, length, size);
   constexpr size_t kPerWord = Dot::kCoarse ? 2 : 1;
+  constexpr size_t kRows = kGemmRows<Dot>;
+  // Where a block of keys may begin: at a whole word; a tile unit sums kTileEdge words in an order
+  // of their own.
+  constexpr size_t kAlign = kByTiles<Dot> ? kPerWord * kTileEdge : kPerWord;
   Word* keys = reinterpret_cast<Word*>(task.scratch);
   Word* values = keys + sizes.keys;
   float* row = reinterpret_cast<float*>(values + sizes.values);
@@ -267,10 +278,10 @@ void AttendHead(const AttentionTask& task) {
   PackValues<Dot>(task, sizes.length_words, values);
   const size_t query_begin = static_cast<size_t>(task.query_begin);
   const size_t query_end = static_cast<size_t>(task.query_end);
-  for (size_t first = query_begin; first < query_end; first += kTileRows) {
-    const size_t rows = query_end - first < kTileRows ? query_end - first : kTileRows;
-    // Whole words of keys.
-    const size_t begin = first > window ? (first - window) / kPerWord * kPerWord : 0;
+  for (size_t first = query_begin; first < query_end; first += kRows) {
+    const size_t rows = query_end - first < kRows ? query_end - first : kRows;
+    if (first == query_begin || rows < kRows) ConfigureTiles<Dot>(rows);
+    const size_t begin = first > window ? (first - window) / kAlign * kAlign : 0;
     const size_t end = first + rows + window < length ? first + rows + window : length;
 
     const Word* q = reinterpret_cast<const Word*>(task.q + first * task.stride);
@@ -281,7 +292,7 @@ void AttendHead(const AttentionTask& task) {
       PackQueries<Dot>(task, first, rows, queries, q_stride, row);
     }
     float* out = task.out + (first - query_begin) * task.out_stride;
-    SoftmaxState states[kTileRows];
+    SoftmaxState states[kRows];
     for (size_t b = begin; b < end;) {
       const size_t next = (b / kKeyBlock + 1) * kKeyBlock;
       const size_t stop = next < end ? next : end;
@@ -291,7 +302,7 @@ void AttendHead(const AttentionTask& task) {
         PanelProduct<Dot>(q, q_stride, rows, keys + j * sizes.key_words, sizes.key_words,
                           scores + (j - panel), sizes.score_stride, kPanel);
       }
-      float before[kTileRows];
+      float before[kRows];
       for (size_t r = 0; r < rows; ++r) {
         const size_t query = first + r;
         const size_t lo = query > window ? query - window : 0;
@@ -322,6 +333,7 @@ void AttendHead(const AttentionTask& task) {
       AddScaled(out + r * task.out_stride, 1.0f / states[r].sum, nullptr, size);
     }
   }
+  ReleaseTiles<Dot>();
 }
 
 void AttentionHead(const AttentionTask& task) {

@@ -1,6 +1,9 @@
 #include "cpu/dispatch.h"
 
 #include <cstdlib>
+#include <span>
+
+#include "cpu/amx.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -45,6 +48,7 @@ uint32_t SupportedFeatures() {
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
   add(kAvx512Vnni, __builtin_cpu_supports("avx512vnni"));
   add(kAvx512Bf16, __builtin_cpu_supports("avx512bf16"));
+  add(kAmx, (features & kAvx512Bf16) != 0 && AmxIsUsable());
 #elif defined(__aarch64__)
   add(kNeon, true);  // every 64-bit ARM processor has it
 #endif
@@ -54,25 +58,37 @@ uint32_t SupportedFeatures() {
 // Slowest first.
 constexpr const Kernels* (*kTables[])() = {ScalarKernels, Avx2Kernels,       AvxVnniKernels,
                                            Avx512Kernels, Avx512VnniKernels, Avx512Bf16Kernels,
-                                           NeonKernels};
+                                           AmxKernels,    NeonKernels};
+constexpr const Kernels* (*kEmulated[])() = {EmulatedAmxKernels};
+
+void AddSupported(std::span<const Kernels* (*const)()> tables, std::vector<const Kernels*>* out) {
+  const uint32_t features = SupportedFeatures();
+  for (const auto table : tables) {
+    const Kernels* const kernels = table();
+    if (kernels != nullptr && (kernels->needs & ~features) == 0) out->push_back(kernels);
+  }
+}
 
 }  // namespace
 
 std::vector<const Kernels*> SupportedKernels() {
-  const uint32_t features = SupportedFeatures();
   std::vector<const Kernels*> out;
-  for (const auto table : kTables) {
-    const Kernels* const kernels = table();
-    if (kernels != nullptr && (kernels->needs & ~features) == 0) out.push_back(kernels);
-  }
+  AddSupported(kTables, &out);
+  return out;
+}
+
+std::vector<const Kernels*> AllKernels() {
+  std::vector<const Kernels*> out;
+  AddSupported(kEmulated, &out);
+  AddSupported(kTables, &out);
   return out;
 }
 
 Expected<const Kernels*> ChooseKernels(const std::string& forced) {
-  const std::vector<const Kernels*> supported = SupportedKernels();
-  if (forced.empty()) return supported.back();
+  const std::vector<const Kernels*> all = AllKernels();
+  if (forced.empty()) return all.back();
   std::string names;
-  for (const Kernels* kernels : supported) {
+  for (const Kernels* kernels : all) {
     if (forced == kernels->name) return kernels;
     names += (names.empty() ? "" : ", ") + std::string(kernels->name);
   }

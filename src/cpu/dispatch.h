@@ -1,5 +1,5 @@
 // Selects the kernels this process runs: once by cpuid, or forced by PENSTOCK_CPU_ISA (scalar,
-// avx2, avxvnni, avx512, avx512vnni, avx512bf16, neon) for tests and for comparing machines.
+// avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx, neon) for tests and for comparing machines.
 #pragma once
 
 #include <string>
@@ -12,8 +12,10 @@ namespace penstock::cpu {
 
 // Every set of kernels that was built and that this processor can run, slowest first.
 std::vector<const Kernels*> SupportedKernels();
+// The same, and those that emulate an extension that this processor may lack.
+std::vector<const Kernels*> AllKernels();
 
-// `forced`: "" for the fastest. kUnsupported names the instruction sets available.
+// `forced`: "" for the fastest supported one, or a name of AllKernels. kUnsupported names the instruction sets available.
 Expected<const Kernels*> ChooseKernels(const std::string& forced);
 
 // ChooseKernels(PENSTOCK_CPU_ISA).

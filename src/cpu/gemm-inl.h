@@ -1,5 +1,5 @@
-// y = activation(x W^T + bias), one weight panel at a time, for every data type. Included inside
-// namespace penstock::cpu::<isa>, after math-inl.h and dot-inl.h.
+// y = activation(x W^T + bias) for one weight panel, for every data type, by vectors. Included
+// inside namespace penstock::cpu::<isa>, after math-inl.h and dot-inl.h.
 
 constexpr int kTileVecs = Simd::kTileVecs;
 constexpr int kTileRows = Simd::kTileRows;
@@ -232,35 +232,5 @@ void GemmPanel(const PanelTask& task) {
       fetch.from = task.next + t * task.words * kLineWords;
     }
     RunTile<Dot, kTileRows>(task, begin, end - begin, fetch);
-  }
-}
-
-void Gemm(const GemmTask& task) {
-  const size_t groups = ScaleGroups(task.dtype, task.in);
-  PanelTask part = {};
-  part.x = task.x;
-  part.x_stride = RowStride(task.dtype, task.in);
-  part.x_scales = task.x_scales;
-  part.rows = task.rows;
-  part.words = RowWords(task.dtype, task.in);
-  part.activation = task.activation;
-  part.multiply = task.multiply;
-  part.y_stride = task.y_stride;
-  for (size_t p = 0; p < task.panel_count; ++p) {
-    const size_t first = p * kPanel;
-    part.panel = task.panels + p * part.words * kPanel;
-    part.next = p + 1 < task.panel_count ? part.panel + part.words * kPanel : task.next;
-    part.scales = task.scales + p * groups * kPanel;
-    part.sums = task.sums + p * groups * kPanel;
-    part.bias = task.bias == nullptr ? nullptr : task.bias + first;
-    part.y = task.y + first;
-    part.cols = task.cols - first < kPanel ? task.cols - first : kPanel;
-    if (task.dtype == numbers::DType::kF32) {
-      GemmPanel<DotF32>(part);
-    } else if (task.dtype == numbers::DType::kBf16) {
-      GemmPanel<DotBf16>(part);
-    } else {
-      GemmPanel<DotInt8>(part);
-    }
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/int_math.h"
+#include "cpu/amx.h"
 
 namespace penstock::cpu {
 namespace {
@@ -52,12 +53,13 @@ GemmOps::GemmOps(const Kernels* kernels, ThreadPool* pool, HugePageArena* arena,
       pool_(pool),
       arena_(arena),
       block_bytes_(cache_bytes / 2),
+      tile_rows_min_(TileRowsMin(*kernels)),
       scratch_(pool->threads()) {}
 
 void GemmOps::Reserve(const PanelLinear& weight) {
   // A block has one tile at least. A feed-forward has three matrices: twice the largest covers
   // input, inner and output rows.
-  const size_t tile = static_cast<size_t>(kernels_->tile_rows);
+  const size_t tile = TileRows(weight.dtype());
   const size_t least = tile * (2 * (InputBytes(weight) + Columns(weight) * sizeof(float)) +
                                kScaleGroup * sizeof(float));
   const size_t floats = (std::max(block_bytes_, least) + kPartsMax * kAlignment) / sizeof(float);
@@ -73,8 +75,13 @@ size_t GemmOps::Blocks::end(size_t block) const {
   return std::min(rows, (block + 1) * rows_per_block);
 }
 
-GemmOps::Blocks GemmOps::SplitRows(size_t rows, size_t row_bytes) const {
-  const size_t tile = static_cast<size_t>(kernels_->tile_rows);
+size_t GemmOps::TileRows(numbers::DType dtype) const {
+  return static_cast<size_t>(dtype == numbers::DType::kF32 ? kernels_->tile_rows
+                                                           : kernels_->coarse_rows);
+}
+
+GemmOps::Blocks GemmOps::SplitRows(numbers::DType dtype, size_t rows, size_t row_bytes) const {
+  const size_t tile = TileRows(dtype);
   const size_t tiles_max = std::clamp<size_t>(block_bytes_ / (row_bytes * tile), 1, kBlockTilesMax);
   const size_t tiles = CeilDiv(rows, tile);
   size_t count = CeilDiv(tiles, tiles_max);
@@ -120,6 +127,7 @@ void GemmOps::Gemm(const PackedRows& x, size_t rows, const PanelLinear& weight, 
   task.activation = output.activation;
   task.multiply = output.multiply;
   task.next = next;
+  task.tile_rows_min = tile_rows_min_;
   kernels_->gemm(task);
 }
 
@@ -169,7 +177,7 @@ void GemmOps::Linear(const float* x, size_t rows, const PanelLinear& weight,
                      program::Activation activation, float* y, const PanelLinear* next) {
   const size_t in = static_cast<size_t>(weight.in());
   const size_t width = Columns(weight);
-  const Blocks blocks = SplitRows(rows, InputBytes(weight));
+  const Blocks blocks = SplitRows(weight.dtype(), rows, InputBytes(weight));
   if (blocks.count < pool_->threads()) {
     const PackedRows packed = ScratchCarver(*shared_).Rows(rows, weight);
     PackShared(x, rows, packed);
@@ -191,7 +199,7 @@ void GemmOps::LinearNorm(const float* x, size_t rows, const PanelLinear& weight,
                          const Epilogue& epilogue, const PanelLinear* next) {
   const size_t in = static_cast<size_t>(weight.in());
   const size_t width = Columns(weight);
-  const Blocks blocks = SplitRows(rows, InputBytes(weight) + width * sizeof(float));
+  const Blocks blocks = SplitRows(weight.dtype(), rows, InputBytes(weight) + width * sizeof(float));
   if (blocks.count < pool_->threads()) {
     ScratchCarver carver(*shared_);
     const PackedRows packed = carver.Rows(rows, weight);
@@ -253,9 +261,9 @@ void GemmOps::FeedForward(const FeedForwardArgs& args) {
   const size_t hidden = static_cast<size_t>(in.in());
   const size_t width = Columns(out);
   const Epilogue epilogue = {args.residual, args.norm, args.sum, args.y};
-  const Blocks blocks =
-      SplitRows(args.rows, InputBytes(in) + InputBytes(out) +
-                               (StripFloats(out.dtype()) + width) * sizeof(float));
+  const Blocks blocks = SplitRows(
+      in.dtype(), args.rows,
+      InputBytes(in) + InputBytes(out) + (StripFloats(out.dtype()) + width) * sizeof(float));
   if (blocks.count < pool_->threads()) {
     FeedForwardShared(args, blocks);
     return;

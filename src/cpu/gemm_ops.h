@@ -84,7 +84,10 @@ class GemmOps {
     size_t end;
   };
 
-  Blocks SplitRows(size_t rows, size_t row_bytes) const;
+  // `dtype`: of the GEMM.
+  Blocks SplitRows(numbers::DType dtype, size_t rows, size_t row_bytes) const;
+  // Rows of a GEMM's tile.
+  size_t TileRows(numbers::DType dtype) const;
   // Number of groups of `unit` panels that each block's panels are cut into, so that every thread
   // has work.
   size_t SplitPanels(const Blocks& blocks, const PanelLinear& weight, size_t unit) const;
@@ -114,6 +117,7 @@ class GemmOps {
   ThreadPool* pool_;
   HugePageArena* arena_;
   size_t block_bytes_;
+  size_t tile_rows_min_;  // see GemmTask
   // Scratch of each thread, and scratch that threads share.
   std::vector<std::unique_ptr<AlignedBuffer>> scratch_;
   std::unique_ptr<AlignedBuffer> shared_;

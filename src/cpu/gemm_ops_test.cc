@@ -163,7 +163,7 @@ TEST_P(Operations, AttentionOfOneTokenIsThatOfAll) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Operations, testing::ValuesIn(SupportedKernels()),
+INSTANTIATE_TEST_SUITE_P(Isa, Operations, testing::ValuesIn(AllKernels()),
                          [](const auto& test) { return std::string(test.param->name); });
 
 }  // namespace

@@ -276,7 +276,7 @@ TEST_P(Gemm, Int8RowsOfZerosAndTinyValues) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Gemm, testing::ValuesIn(SupportedKernels()),
+INSTANTIATE_TEST_SUITE_P(Isa, Gemm, testing::ValuesIn(AllKernels()),
                          [](const auto& test) { return std::string(test.param->name); });
 
 }  // namespace

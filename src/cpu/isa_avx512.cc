@@ -11,7 +11,9 @@ namespace penstock::cpu {
 namespace avx512 {
 namespace {
 #include "cpu/simd_avx512-inl.h"
-// After Simd: this line keeps clang-format from sorting the two.
+// After Simd: these lines keep clang-format from sorting them.
+#include "cpu/tiles_none-inl.h"
+// After Tiles.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

@@ -9,7 +9,9 @@ namespace penstock::cpu {
 namespace scalar {
 namespace {
 #include "cpu/simd_scalar-inl.h"
-// After Simd: this line keeps clang-format from sorting the two.
+// After Simd: these lines keep clang-format from sorting them.
+#include "cpu/tiles_none-inl.h"
+// After Tiles.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

@@ -1,12 +1,7 @@
 // All kernels, in the order they need each other. Included inside namespace penstock::cpu::<isa>,
-// after that set's Simd.
+// after that set's Simd and Tiles.
 // clang-format off
-#include "cpu/math-inl.h"
-#include "cpu/dot-inl.h"
-#include "cpu/gemm-inl.h"
-#include "cpu/pack_rows-inl.h"
-#include "cpu/attention-inl.h"
-#include "cpu/peak-inl.h"
+#include "cpu/gemm_kernels-inl.h"
 #include "cpu/rows-inl.h"
 #include "cpu/heads-inl.h"
 #include "cpu/kv_types-inl.h"

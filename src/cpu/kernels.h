@@ -46,6 +46,7 @@ enum Feature : uint32_t {
   kAvx512Vnni = 1 << 3,
   kAvx512Bf16 = 1 << 4,
   kNeon = 1 << 5,
+  kAmx = 1 << 6,  // TILE, INT8 and BF16, and the permission to use them (see amx.h)
 };
 
 // May alias floats, bf16 or bytes in memory.
@@ -107,6 +108,8 @@ struct GemmTask {
   size_t y_stride = 0;
   program::Activation activation = program::Activation::kNone;
   bool multiply = false;  // not with an activation
+  // int8 on a tile unit: fewer rows than this are multiplied by vectors, to the same bits.
+  size_t tile_rows_min = 1;
   // The next panel of this thread, prefetched into its L2 meanwhile; or null.
   const Word* next = nullptr;
 };
@@ -201,7 +204,8 @@ struct Kernels {
   uint32_t needs;        // Features
   bool multiplies_bf16;  // in the processor; else bf16 is widened first
   int32_t panel;         // columns of a weight panel
-  int32_t tile_rows;     // rows a GEMM tile works on at once
+  int32_t tile_rows;     // rows that block_gemm and f32 GEMMs work on at once
+  int32_t coarse_rows;   // the same of bf16 and int8 GEMMs; more than tile_rows on a tile unit
 
   // An int8 group with a NaN or an infinity has the scale NaN: all of its row's results are NaN.
   void (*pack_rows)(const PackRowsTask& task);
@@ -244,5 +248,8 @@ const Kernels* Avx512Kernels();
 const Kernels* Avx512VnniKernels();
 const Kernels* Avx512Bf16Kernels();
 const Kernels* NeonKernels();
+const Kernels* AmxKernels();
+// AmxKernels on a tile unit in C++: of the same bits, and slow.
+const Kernels* EmulatedAmxKernels();
 
 }  // namespace penstock::cpu

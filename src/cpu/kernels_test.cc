@@ -19,7 +19,7 @@ TEST(Kernels, EveryInstructionSetAgreesWithScalar) {
 }
 
 TEST(Dispatch, ForcedSetsAndUnknownOnes) {
-  for (const Kernels* kernels : SupportedKernels()) {
+  for (const Kernels* kernels : AllKernels()) {
     auto selected = ChooseKernels(kernels->name);
     ASSERT_TRUE(selected.ok());
     EXPECT_EQ(*selected, kernels);
@@ -117,7 +117,7 @@ TEST_P(EveryIsa, AttentionKeepsSequencesApart) {
 
 INSTANTIATE_TEST_SUITE_P(Isa, EveryIsa, testing::ValuesIn([] {
                            std::vector<std::string> names;
-                           for (const Kernels* kernels : SupportedKernels()) {
+                           for (const Kernels* kernels : AllKernels()) {
                              names.push_back(kernels->name);
                            }
                            return names;

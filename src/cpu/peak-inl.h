@@ -24,9 +24,32 @@ double PeakOf(size_t steps, size_t word_values) {
   return 2.0 * static_cast<double>(steps * kTileRows * kPanel * word_values) / Dot::kPhases;
 }
 
+// Of a tile unit: a step is 16 words of k.
+template <typename Dot>
+double UnitPeak(size_t steps, size_t word_values) {
+  Tiles::Configure(kTileEdge, kTileEdge);
+  for (size_t i = 0; i < steps; ++i) {
+    MultiplyTiles<Dot, kSums00, kRows0, kWeights0>();
+    MultiplyTiles<Dot, kSums01, kRows0, kWeights1>();
+    MultiplyTiles<Dot, kSums10, kRows1, kWeights0>();
+    MultiplyTiles<Dot, kSums11, kRows1, kWeights1>();
+  }
+  Tiles::Release();
+  return 2.0 * static_cast<double>(steps * kUnitRows * kUnitRows * kTileEdge * word_values);
+}
+
+template <typename Dot>
+double PeakBy(size_t steps, size_t word_values) {
+  if constexpr (kByTiles<Dot>) {
+    return UnitPeak<Dot>(steps, word_values);
+  } else {
+    return PeakOf<Dot>(steps, word_values);
+  }
+}
+
 double Peak(numbers::DType dtype, size_t steps) {
   const size_t values = WordValues(dtype);
-  if (dtype == numbers::DType::kF32) return PeakOf<DotF32>(steps, values);
-  if (dtype == numbers::DType::kBf16) return PeakOf<DotBf16>(steps, values);
-  return PeakOf<DotInt8>(steps, values);
+  if (dtype == numbers::DType::kF32) return PeakBy<DotF32>(steps, values);
+  if (dtype == numbers::DType::kBf16) return PeakBy<DotBf16>(steps, values);
+  return PeakBy<DotInt8>(steps, values);
 }

@@ -261,13 +261,20 @@ class Runner {
 std::vector<program::KernelDifference> CheckKernels() {
   const std::vector<Runner::Result> reference = Runner(*ScalarKernels()).RunAll();
   std::vector<program::KernelDifference> checks;
-  for (const Kernels* kernels : SupportedKernels()) {
+  std::vector<Runner::Result> emulated;
+  for (const Kernels* kernels : AllKernels()) {
     if (kernels == ScalarKernels()) continue;
-    const std::vector<Runner::Result> results = Runner(*kernels).RunAll();
+    std::vector<Runner::Result> results = Runner(*kernels).RunAll();
     for (size_t i = 0; i < results.size(); ++i) {
       checks.push_back({std::string(kernels->name) + " " + results[i].kernel,
                         Error(results[i].values, reference[i].values), results[i].error_max});
+      // A processor gives the bits of its emulation.
+      if (kernels == AmxKernels() && !emulated.empty()) {
+        checks.push_back({"amx as emulated " + results[i].kernel,
+                          Error(results[i].values, emulated[i].values), 0});
+      }
     }
+    if (kernels == EmulatedAmxKernels()) emulated = std::move(results);
   }
   return checks;
 }

@@ -91,6 +91,7 @@ struct Simd {
   // For blocks (see block_layout.h).
   static Words AndWords(Words a, Words b) { return a & b; }
   static Words OrWords(Words a, Words b) { return a | b; }
+  static Words AddWords(Words a, Words b) { return a + b; }
   static Words SubWords(Words a, Words b) { return a - b; }
   static Words SubBytes(Words a, Words b) {
     return ((a | 0x80808080) - (b & 0x7f7f7f7f)) ^ ((a ^ ~b) & 0x80808080);

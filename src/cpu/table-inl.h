@@ -2,6 +2,7 @@
 // clang-format off
     kPanel,
     kTileRows,
+    static_cast<int32_t>(kGemmRows<DotBf16>),
     PackRows,
     Gemm,
     Peak,

@@ -23,7 +23,7 @@ TEST_P(GoldenModel, AgreesWithReference) {
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   const std::vector<GoldenCase> cases = LoadCases(GetParam(), &*folder);
   ASSERT_FALSE(cases.empty());
-  for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
+  for (const cpu::Kernels* kernels : cpu::AllKernels()) {
     SCOPED_TRACE(kernels->name);
     auto backend = cpu::NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
     ASSERT_TRUE(backend.ok());
@@ -117,7 +117,7 @@ TEST_P(GoldenModel, Bf16AndInt8StayClose) {
   auto folder = families::ModelFolder::Read(PENSTOCK_GOLDEN_DIR "/models/" + GetParam());
   ASSERT_TRUE(folder.ok()) << folder.status().ToString();
   const std::vector<GoldenCase> cases = LoadCases(GetParam(), &*folder);
-  for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
+  for (const cpu::Kernels* kernels : cpu::AllKernels()) {
     auto backend = cpu::NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
     ASSERT_TRUE(backend.ok());
     for (const auto& [dtype, cosine_min] :

@@ -1,0 +1,32 @@
+// The tile unit of AMX: whether this process may use it, and from how many rows on it pays.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "cpu/kernels.h"
+
+namespace penstock::cpu {
+
+// What decides whether the unit is used, each asked only if those before it said yes.
+struct AmxProbe {
+  // The processor has TILE, INT8 and BF16, and the kernel saves the registers.
+  bool (*processor)();
+  // The kernel permits this process to use them: they take 8 KiB more a thread, so that Linux gives
+  // them on request alone (5.16 and later). 0, or errno.
+  int (*request)();
+  // The unit's results are those of its emulation: int8 exactly, bf16 within rounding.
+  bool (*agrees)();
+};
+
+// True if the unit may be used. `refusal`: why not, where the processor has one; else empty.
+bool AskForAmx(const AmxProbe& probe, std::string* refusal);
+
+// AskForAmx of this machine, asked once; a refusal is logged.
+bool AmxIsUsable();
+
+// The fewest rows of an int8 GEMM that a tile unit multiplies faster than the vector kernels do.
+// Measured at the first call, in about a millisecond; 1 for an emulated unit, and without any.
+size_t TileRowsMin(const Kernels& kernels);
+
+}  // namespace penstock::cpu

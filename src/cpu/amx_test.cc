@@ -1,0 +1,117 @@
+// The tile unit of AMX: who may use it, and its int8 bits, which are the vector kernels'.
+#include "cpu/amx.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "cpu/dispatch.h"
+#include "cpu/test_util.h"
+
+namespace penstock::cpu {
+namespace {
+
+TEST(Amx, NobodyIsAskedWhereTheProcessorHasNone) {
+  std::string refusal = "before";
+  EXPECT_FALSE(AskForAmx({[] { return false; },
+                          []() -> int {
+                            ADD_FAILURE();
+                            return 0;
+                          },
+                          [] { return true; }},
+                         &refusal));
+  EXPECT_EQ(refusal, "");
+}
+
+TEST(Amx, ARefusalSaysWhy) {
+  std::string refusal;
+  EXPECT_FALSE(AskForAmx({[] { return true; }, [] { return EPERM; },
+                          [] {
+                            ADD_FAILURE();  // would trap
+                            return true;
+                          }},
+                         &refusal));
+  EXPECT_EQ(refusal, "the kernel does not permit it (Operation not permitted)");
+  EXPECT_FALSE(AskForAmx({[] { return true; }, [] { return 0; }, [] { return false; }}, &refusal));
+  EXPECT_EQ(refusal, "it multiplies otherwise than documented");
+  EXPECT_TRUE(AskForAmx({[] { return true; }, [] { return 0; }, [] { return true; }}, &refusal));
+  EXPECT_EQ(refusal, "");
+}
+
+TEST(Amx, ThisMachineAnswersTheSameTwice) { EXPECT_EQ(AmxIsUsable(), AmxIsUsable()); }
+
+TEST(Amx, OnlyAProcessorsUnitIsMeasured) {
+  for (const Kernels* kernels : AllKernels()) {
+    const size_t rows = TileRowsMin(*kernels);
+    if (kernels == AmxKernels()) {
+      EXPECT_LE(rows, 25u);
+    } else {
+      EXPECT_EQ(rows, 1u);
+    }
+  }
+}
+
+class TileUnit : public testing::TestWithParam<const Kernels*> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == nullptr) GTEST_SKIP() << "this processor has no AVX-512 BF16, or no AMX";
+  }
+};
+
+// Rows that fill both tiles of rows, one, or neither; k of whole steps of the unit, and others.
+TEST_P(TileUnit, Int8GivesTheBitsOfVectors) {
+  const Kernels& tiles = *GetParam();
+  for (const size_t in : {1, 63, 64, 128, 200, 512}) {
+    for (const size_t rows : {1, 15, 16, 17, 31, 32, 33, 64, 75}) {
+      HugePageArena arena;
+      const std::vector<float> weight = NormalFloats(70 * in, 1, 0, 1);
+      const std::vector<float> bias = NormalFloats(70, 2, 0, 1);
+      const std::vector<float> x = NormalFloats(rows * in, 3, 0.2f, 2);
+      const PanelLinear packed({program::ViewOf(weight, static_cast<int64_t>(in)),
+                                program::ViewOf(bias, 70)},
+                               {numbers::DType::kI8, {}}, static_cast<size_t>(tiles.panel), &arena);
+      AlignedBuffer memory(rows * PackedRowBytes(numbers::DType::kI8, in), &arena);
+      const PackedRows from(memory.data(), rows, packed);
+      tiles.pack_rows(from.Pack(x.data(), in, rows, 0, in));
+      const auto run = [&](const Kernels& kernels, size_t tile_rows_min) {
+        std::vector<float> y(rows * 70);
+        GemmTask task;
+        packed.FillTask(0, packed.panels(), &task);
+        task.x = from.words;
+        task.x_scales = from.scales;
+        task.y = y.data();
+        task.rows = rows;
+        task.y_stride = 70;
+        task.activation = program::Activation::kGelu;
+        task.tile_rows_min = tile_rows_min;
+        kernels.gemm(task);
+        return y;
+      };
+      const std::vector<float> want = run(*Avx512Bf16Kernels(), 1);
+      for (const size_t least : {1, 16, 33}) {
+        const std::vector<float> got = run(tiles, least);
+        ASSERT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0)
+            << rows << " rows, k=" << in << ", tiles from " << least << " rows on";
+      }
+    }
+  }
+}
+
+// nullptr, which is skipped, where there is none.
+std::vector<const Kernels*> TileKernels() {
+  std::vector<const Kernels*> out;
+  for (const Kernels* kernels : AllKernels()) {
+    if (kernels == AmxKernels() || kernels == EmulatedAmxKernels()) out.push_back(kernels);
+  }
+  if (out.empty()) out.push_back(nullptr);
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, TileUnit, testing::ValuesIn(TileKernels()), [](const auto& test) {
+  return test.param == nullptr ? std::string("none") : std::string(test.param->name);
+});
+
+}  // namespace
+}  // namespace penstock::cpu

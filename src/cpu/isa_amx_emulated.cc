@@ -1,0 +1,49 @@
+// The amx build on a tile unit in C++. The linker may keep this
+// file's copy of an inline function for the whole program, so nothing of std is instantiated here.
+#include "cpu/block_layout.h"
+#include "cpu/kernels.h"
+
+#if defined(__AVX512F__) && defined(__AVX512VNNI__) && defined(__AVX512BF16__)
+
+#include <immintrin.h>
+
+namespace penstock::cpu {
+namespace amx_emulated {
+namespace {
+#include "cpu/simd_avx512-inl.h"
+// After Simd: these lines keep clang-format from sorting them.
+#include "cpu/tiles_emulated-inl.h"
+// After Tiles.
+#include "cpu/gemm_kernels-inl.h"
+
+static_assert(kPanel == kUnitRows, "a panel is two tiles wide");
+
+Kernels Table() {
+  Kernels table = *Avx512Bf16Kernels();
+  table.name = "amx_emulated";
+  table.needs = kAvx512 | kAvx512Vnni | kAvx512Bf16;
+  table.coarse_rows = static_cast<int32_t>(kGemmRows<DotBf16>);
+  table.pack_rows = PackRows;
+  table.gemm = Gemm;
+  table.peak = Peak;
+  table.attention = AttentionHead;
+  table.attention_scratch_floats = AttentionScratchFloats;
+  return table;
+}
+}  // namespace
+}  // namespace amx_emulated
+
+const Kernels* EmulatedAmxKernels() {
+  static const Kernels table = amx_emulated::Table();
+  return &table;
+}
+
+}  // namespace penstock::cpu
+
+#else
+
+namespace penstock::cpu {
+const Kernels* EmulatedAmxKernels() { return nullptr; }
+}  // namespace penstock::cpu
+
+#endif

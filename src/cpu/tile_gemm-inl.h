@@ -1,0 +1,276 @@
+// The GEMMs of gemm-inl.h by a tile unit, where the instruction set has one: bf16 always, int8 from
+// as many rows on as its task says. Included inside namespace penstock::cpu::<isa>, after
+// gemm-inl.h.
+//
+// A packed panel is what the unit reads: 16 words of k by 16 columns are a tile of weights, 16 rows
+// of x by 16 words a tile of rows. Four tiles of results, 32 rows by 32 columns, stay in registers
+// over k, so that each word loaded is multiplied twice.
+//
+// int8: a group's sums are exact, and their scales are applied as AddGroup does, so the bits are
+// those of the vector kernels. bf16: sums are rounded in the unit's order (see
+// tiles_emulated-inl.h), and the bias comes first.
+
+// The tiles (see Tiles::Configure): sums of 16 rows by 16 columns, rows, weights.
+enum TileNumber { kSums00, kSums01, kSums10, kSums11, kRows0, kRows1, kWeights0, kWeights1 };
+
+constexpr size_t kTileEdge = 16;
+constexpr size_t kUnitRows = 2 * kTileEdge;
+constexpr size_t kPanelStride = kPanel * sizeof(Word);
+
+template <typename Dot>
+constexpr bool kByTiles = Tiles::kOffered&& Dot::kCoarse;
+
+// Rows that a GEMM works on at once.
+template <typename Dot>
+constexpr size_t kGemmRows = kByTiles<Dot> ? kUnitRows : kTileRows;
+
+// Configures the unit for `rows` <= kUnitRows; nothing without one.
+template <typename Dot>
+inline void ConfigureTiles(size_t rows) {
+  if constexpr (kByTiles<Dot>) {
+    Tiles::Configure(rows < kTileEdge ? rows : kTileEdge, rows > kTileEdge ? rows - kTileEdge : 0);
+  }
+}
+template <typename Dot>
+inline void ReleaseTiles() {
+  if constexpr (kByTiles<Dot>) Tiles::Release();
+}
+
+template <typename Dot, int kSums, int kRows, int kWeights>
+[[gnu::always_inline]] inline void MultiplyTiles() {
+  if constexpr (Dot::kInt8) {
+    Tiles::template DotInt8<kSums, kRows, kWeights>();
+  } else {
+    Tiles::template DotBf16<kSums, kRows, kWeights>();
+  }
+}
+
+// 16 words of k. kTall: more than 16 rows.
+template <typename Dot, bool kTall>
+[[gnu::always_inline]] inline void TileStep(const Word* x, size_t x_stride, const Word* panel) {
+  Tiles::template Load<kWeights0>(panel, kPanelStride);
+  Tiles::template Load<kRows0>(x, x_stride * sizeof(Word));
+  MultiplyTiles<Dot, kSums00, kRows0, kWeights0>();
+  Tiles::template Load<kWeights1>(panel + kTileEdge, kPanelStride);
+  MultiplyTiles<Dot, kSums01, kRows0, kWeights1>();
+  if constexpr (kTall) {
+    Tiles::template Load<kRows1>(x + kTileEdge * x_stride, x_stride * sizeof(Word));
+    MultiplyTiles<Dot, kSums10, kRows1, kWeights0>();
+    MultiplyTiles<Dot, kSums11, kRows1, kWeights1>();
+  }
+}
+
+// The last words of k, fewer than 16: copies with zeros behind them, for neither operand need have
+// any there, and a NaN times 0 would be one.
+template <typename Dot, bool kTall>
+[[gnu::noinline]] void TileTail(const Word* x, size_t x_stride, size_t rows, const Word* panel,
+                                size_t words) {
+  alignas(64) Word x_words[kUnitRows * kTileEdge] = {};
+  alignas(64) Word panel_words[kTileEdge * kPanel] = {};
+  for (size_t r = 0; r < rows; ++r) {
+    __builtin_memcpy(x_words + r * kTileEdge, x + r * x_stride, words * sizeof(Word));
+  }
+  __builtin_memcpy(panel_words, panel, words * kPanelStride);
+  TileStep<Dot, kTall>(x_words, kTileEdge, panel_words);
+}
+
+template <typename Dot, bool kTall>
+[[gnu::always_inline]] inline void MultiplyByTiles(const Word* x, size_t x_stride, size_t rows,
+                                                   const Word* panel, size_t words, Fetch fetch) {
+  size_t k = 0;
+  for (; k + kTileEdge <= words; k += kTileEdge) {
+    for (size_t i = 0; i < kTileEdge * fetch.lines; ++i) {
+      __builtin_prefetch(fetch.from + i * kLineWords, 0, 2);
+    }
+    fetch.from += kTileEdge * fetch.lines * kLineWords;
+    TileStep<Dot, kTall>(x + k, x_stride, panel + k * kPanel);
+  }
+  if (k < words) {
+    TileTail<Dot, kTall>(x + k, x_stride, rows, panel + k * kPanel, words - k);
+  }
+}
+
+// The sums begin at `first`, [kPanel] words of each row; null: at 0.
+template <bool kTall>
+[[gnu::always_inline]] inline void BeginSums(const float* first) {
+  if (first == nullptr) {
+    Tiles::template Zero<kSums00>();
+    Tiles::template Zero<kSums01>();
+    if constexpr (kTall) {
+      Tiles::template Zero<kSums10>();
+      Tiles::template Zero<kSums11>();
+    }
+    return;
+  }
+  Tiles::template Load<kSums00>(first, 0);
+  Tiles::template Load<kSums01>(first + kTileEdge, 0);
+  if constexpr (kTall) {
+    Tiles::template Load<kSums10>(first, 0);
+    Tiles::template Load<kSums11>(first + kTileEdge, 0);
+  }
+}
+
+// To rows of 32-bit words, `stride` of them apart.
+template <bool kTall>
+[[gnu::always_inline]] inline void StoreSums(void* to, size_t stride) {
+  Word* words = static_cast<Word*>(to);
+  const size_t bytes = stride * sizeof(Word);
+  Tiles::template Store<kSums00>(words, bytes);
+  Tiles::template Store<kSums01>(words + kTileEdge, bytes);
+  if constexpr (kTall) {
+    Tiles::template Store<kSums10>(words + kTileEdge * stride, bytes);
+    Tiles::template Store<kSums11>(words + kTileEdge * stride + kTileEdge, bytes);
+  }
+}
+
+// As AddGroup, of sums in memory that lack the rows' zero points.
+template <bool kFirst>
+inline void AddTileGroup(const PanelTask& task, size_t g, size_t groups, const RowScale* row_scales,
+                         size_t rows, const Word* sums, const float* tile, float* to,
+                         size_t to_stride) {
+  for (int c = 0; c < kTileVecs; ++c) {
+    const size_t column = static_cast<size_t>(c) * kLanes;
+    const Vec scales = Simd::Load(task.scales + g * kPanel + column);
+    // Each is of at most kScaleGroup s8, so it fits the low half of its word.
+    const Simd::Words column_sums =
+        Simd::LoadWords(reinterpret_cast<const Word*>(task.sums + g * kPanel + column));
+    const Vec bias = kFirst && task.bias != nullptr ? Simd::Load(task.bias + column) : Simd::Zero();
+    for (size_t r = 0; r < rows; ++r) {
+      const RowScale& row = row_scales[r * groups];
+      const Simd::Words zero = Simd::SetWord(static_cast<uint32_t>(row.zero));
+      const Simd::Words sum = Simd::AddWords(Simd::LoadWords(sums + r * kPanel + column),
+                                             Simd::DotHalves(column_sums, zero));
+      const Vec before = kFirst ? bias : Simd::Load(tile + r * kPanel + column);
+      const Vec product = Simd::Mul(Simd::ToFloat(sum), scales);
+      Simd::Store(to + r * to_stride + column, Simd::Fma(product, Simd::Set(row.scale), before));
+    }
+  }
+}
+static_assert(kScaleGroup * 128 <= 32768, "AddTileGroup");
+
+template <bool kTall>
+inline void Int8Tiles(const PanelTask& task, size_t first, size_t rows, Fetch fetch, float* tile,
+                      float* out, size_t out_stride) {
+  constexpr size_t kGroupWords = kScaleGroup / 4;
+  alignas(64) Word sums[kUnitRows * kPanel];
+  const size_t groups = (task.words + kGroupWords - 1) / kGroupWords;
+  const RowScale* row_scales = task.x_scales + first * groups;
+  for (size_t g = 0; g < groups; ++g) {
+    const size_t begin = g * kGroupWords;
+    const size_t words = task.words - begin < kGroupWords ? task.words - begin : kGroupWords;
+    BeginSums<kTall>(nullptr);
+    MultiplyByTiles<DotInt8, kTall>(task.x + first * task.x_stride + begin, task.x_stride, rows,
+                                    task.panel + begin * kPanel, words,
+                                    {fetch.from + begin * fetch.lines * kLineWords, fetch.lines});
+    StoreSums<kTall>(sums, kPanel);
+    float* to = g + 1 == groups ? out : tile;
+    const size_t to_stride = g + 1 == groups ? out_stride : kPanel;
+    if (g == 0) {
+      AddTileGroup<true>(task, g, groups, row_scales + g, rows, sums, tile, to, to_stride);
+    } else {
+      AddTileGroup<false>(task, g, groups, row_scales + g, rows, sums, tile, to, to_stride);
+    }
+  }
+}
+
+// Rows [first, first + rows), for which the unit is configured.
+template <typename Dot, bool kTall>
+void RunUnit(const PanelTask& task, size_t first, size_t rows, Fetch fetch) {
+  alignas(64) float tile[kUnitRows * kPanel];
+  float* y = task.y + first * task.y_stride;
+  const bool direct =
+      task.cols == kPanel && task.activation == program::Activation::kNone && !task.multiply;
+  float* out = direct ? y : tile;
+  const size_t out_stride = direct ? task.y_stride : kPanel;
+  if constexpr (Dot::kInt8) {
+    Int8Tiles<kTall>(task, first, rows, fetch, tile, out, out_stride);
+  } else {
+    BeginSums<kTall>(task.bias);
+    MultiplyByTiles<Dot, kTall>(task.x + first * task.x_stride, task.x_stride, rows, task.panel,
+                                task.words, fetch);
+    StoreSums<kTall>(out, out_stride);
+  }
+  if (!direct) Finish<Dot::kCoarse>(task, rows, tile, y);
+}
+
+// All rows of a panel in pieces of `rows`, for which the unit is configured.
+template <typename Dot>
+void UnitPanel(const PanelTask& task, size_t rows) {
+  const size_t count = task.rows / rows;
+  for (size_t t = 0; t < count; ++t) {
+    Fetch fetch = {task.panel, 0};
+    if (task.next != nullptr && count == 1) {
+      fetch = {task.next, kPanelLines};
+    } else if (task.next != nullptr && t < kPanelLines) {
+      fetch = {task.next + t * task.words * kLineWords, 1};
+    }
+    if (rows > kTileEdge) {
+      RunUnit<Dot, true>(task, t * rows, rows, fetch);
+    } else {
+      RunUnit<Dot, false>(task, t * rows, rows, fetch);
+    }
+  }
+}
+
+// `rows` of x from `first` on; calls panel(task) for each panel.
+template <typename Panel>
+inline void ForPanels(const GemmTask& task, size_t first_row, size_t rows, Panel&& panel) {
+  const size_t groups = ScaleGroups(task.dtype, task.in);
+  PanelTask part = {};
+  part.x_stride = RowStride(task.dtype, task.in);
+  part.x = task.x + first_row * part.x_stride;
+  part.x_scales = task.x_scales + first_row * groups;
+  part.rows = rows;
+  part.words = RowWords(task.dtype, task.in);
+  part.activation = task.activation;
+  part.multiply = task.multiply;
+  part.y_stride = task.y_stride;
+  for (size_t p = 0; p < task.panel_count; ++p) {
+    const size_t first = p * kPanel;
+    part.panel = task.panels + p * part.words * kPanel;
+    part.next = p + 1 < task.panel_count ? part.panel + part.words * kPanel : task.next;
+    part.scales = task.scales + p * groups * kPanel;
+    part.sums = task.sums + p * groups * kPanel;
+    part.bias = task.bias == nullptr ? nullptr : task.bias + first;
+    part.y = task.y + first_row * task.y_stride + first;
+    part.cols = task.cols - first < kPanel ? task.cols - first : kPanel;
+    panel(part);
+  }
+}
+
+template <typename Dot>
+inline void GemmByVectors(const GemmTask& task, size_t first, size_t rows) {
+  ForPanels(task, first, rows, [](const PanelTask& part) { GemmPanel<Dot>(part); });
+}
+
+// Whole tiles first, then the rows that are left.
+template <typename Dot>
+void GemmOf(const GemmTask& task) {
+  if constexpr (!kByTiles<Dot>) {
+    GemmByVectors<Dot>(task, 0, task.rows);
+  } else {
+    const size_t whole = task.rows / kUnitRows * kUnitRows;
+    const size_t left = task.rows - whole;
+    if (whole > 0) {
+      ConfigureTiles<Dot>(kUnitRows);
+      ForPanels(task, 0, whole, [](const PanelTask& part) { UnitPanel<Dot>(part, kUnitRows); });
+    }
+    const bool vectors = Dot::kInt8 && left < task.tile_rows_min;
+    if (left > 0 && !vectors) {
+      ConfigureTiles<Dot>(left);
+      ForPanels(task, whole, left, [left](const PanelTask& part) { UnitPanel<Dot>(part, left); });
+    }
+    ReleaseTiles<Dot>();
+    if (left > 0 && vectors) GemmByVectors<Dot>(task, whole, left);
+  }
+}
+
+void Gemm(const GemmTask& task) {
+  if (task.dtype == numbers::DType::kF32) {
+    GemmOf<DotF32>(task);
+  } else if (task.dtype == numbers::DType::kBf16) {
+    GemmOf<DotBf16>(task);
+  } else {
+    GemmOf<DotInt8>(task);
+  }
+}
