@@ -1,13 +1,16 @@
 #include "cpu/amx.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <vector>
 
 #include "common/log.h"
+#include "cpu/block_layout.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -97,17 +100,6 @@ class Trial {
     return y_;
   }
 
-  // The shortest of a few runs.
-  std::chrono::nanoseconds Time(const Kernels& kernels, size_t tile_rows_min) {
-    auto best = std::chrono::nanoseconds::max();
-    for (int i = 0; i < 5; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      Run(kernels, tile_rows_min);
-      best = std::min<std::chrono::nanoseconds>(best, std::chrono::steady_clock::now() - begin);
-    }
-    return best;
-  }
-
  private:
   size_t columns_;
   std::vector<float> y_;
@@ -133,13 +125,78 @@ bool AgreesWithEmulation() {
   return true;
 }
 
-size_t MeasureTileRowsMin(const Kernels& kernels) {
+// A GEMM by panels of Q8_0 blocks.
+class BlockTrial {
+ public:
+  BlockTrial(const Kernels& kernels, size_t rows)
+      : x_(rows * kIn, 0.5f),
+        packed_(BlockRowsWords(numbers::DType::kI8, kIn, rows)),
+        panels_(kPanels *
+                    BlockPanelBytes(numbers::DType::kQ8_0, kIn, static_cast<size_t>(kernels.panel)),
+                0x2c),  // scales of 0.065
+        scratch_(kBlockScratchBytes + 64) {
+    const size_t columns = kPanels * static_cast<size_t>(kernels.panel);
+    y_.resize(rows * columns);
+    task_.stored = numbers::DType::kQ8_0;
+    task_.x = packed_.data();
+    task_.panels = panels_.data();
+    task_.y = y_.data();
+    task_.rows = rows;
+    task_.in = kIn;
+    task_.panel_count = kPanels;
+    task_.cols = columns;
+    task_.y_stride = columns;
+    const auto at = reinterpret_cast<uintptr_t>(scratch_.data());
+    task_.scratch = scratch_.data() + (64 - at % 64) % 64;
+  }
+
+  void Run(const Kernels& kernels, size_t tile_rows_min) {
+    if (packed_for_ != tile_rows_min) {
+      PackBlockRowsTask pack;
+      pack.x = x_.data();
+      pack.x_stride = kIn;
+      pack.rows = task_.rows;
+      pack.in = kIn;
+      pack.packed = packed_.data();
+      pack.tiles = BlockRowTiles(task_.rows, static_cast<size_t>(kernels.tile_rows));
+      pack.tile_rows_min = packed_for_ = tile_rows_min;
+      kernels.pack_block_rows(pack);
+    }
+    task_.tile_rows_min = tile_rows_min;
+    kernels.block_gemm(task_);
+  }
+
+ private:
+  static constexpr size_t kIn = 768, kPanels = 4;
+  std::vector<float> x_, y_;
+  std::vector<Word> packed_;
+  std::vector<uint8_t> panels_, scratch_;
+  BlockGemmTask task_;
+  size_t packed_for_ = 0;
+};
+
+// The shortest of a few runs.
+template <typename Run>
+std::chrono::nanoseconds ShortestOf(Run&& run) {
+  auto best = std::chrono::nanoseconds::max();
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    best = std::min<std::chrono::nanoseconds>(best, std::chrono::steady_clock::now() - begin);
+  }
+  return best;
+}
+
+// `make(rows)` gives what Run(kernels, tile_rows_min) multiplies.
+template <typename MakeTrial>
+size_t MeasureTileRowsMin(const Kernels& kernels, MakeTrial&& make) {
   constexpr size_t kRows[] = {1, 2, 4, 8, 12, 16, 24};
   size_t least = kRows[std::size(kRows) - 1] + 1;
   // From the most rows down to the first number at which vectors are as fast.
   for (size_t i = std::size(kRows); i-- > 0;) {
-    Trial trial(kernels, numbers::DType::kI8, kRows[i], 768, 4);
-    if (trial.Time(kernels, 1) >= trial.Time(kernels, kRows[i] + 1)) break;
+    auto trial = make(kRows[i]);
+    const auto tiles = ShortestOf([&] { trial.Run(kernels, 1); });
+    if (tiles >= ShortestOf([&] { trial.Run(kernels, kRows[i] + 1); })) break;
     least = kRows[i];
   }
   return least;
@@ -175,7 +232,15 @@ bool AmxIsUsable() {
 
 size_t TileRowsMin(const Kernels& kernels) {
   if (&kernels != AmxKernels()) return 1;
-  static const size_t measured = MeasureTileRowsMin(kernels);
+  static const size_t measured = MeasureTileRowsMin(
+      kernels, [&](size_t rows) { return Trial(kernels, numbers::DType::kI8, rows, 768, 4); });
+  return measured;
+}
+
+size_t BlockTileRowsMin(const Kernels& kernels) {
+  if (&kernels != AmxKernels()) return 1;
+  static const size_t measured =
+      MeasureTileRowsMin(kernels, [&](size_t rows) { return BlockTrial(kernels, rows); });
   return measured;
 }
 

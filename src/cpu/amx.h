@@ -25,8 +25,10 @@ bool AskForAmx(const AmxProbe& probe, std::string* refusal);
 // AskForAmx of this machine, asked once; a refusal is logged.
 bool AmxIsUsable();
 
-// The fewest rows of an int8 GEMM that a tile unit multiplies faster than the vector kernels do.
-// Measured at the first call, in about a millisecond; 1 for an emulated unit, and without any.
+// The fewest rows of an int8 GEMM, and of one by GGUF blocks, that a tile unit multiplies faster than
+// the vector kernels do. Measured at the first call, in about a millisecond; 1 for an emulated unit,
+// and without any.
 size_t TileRowsMin(const Kernels& kernels);
+size_t BlockTileRowsMin(const Kernels& kernels);
 
 }  // namespace penstock::cpu

@@ -1,14 +1,18 @@
-// The tile unit of AMX: who may use it, and its int8 bits, which are the vector kernels'.
+// The tile unit of AMX: when it is used, and its int8 bits, which are the vector kernels'.
 #include "cpu/amx.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "cpu/block_linear.h"
 #include "cpu/dispatch.h"
 #include "cpu/test_util.h"
+#include "numbers/random_blocks.h"
 
 namespace penstock::cpu {
 namespace {
@@ -69,9 +73,9 @@ TEST_P(TileUnit, Int8GivesTheBitsOfVectors) {
       const std::vector<float> weight = NormalFloats(70 * in, 1, 0, 1);
       const std::vector<float> bias = NormalFloats(70, 2, 0, 1);
       const std::vector<float> x = NormalFloats(rows * in, 3, 0.2f, 2);
-      const PanelLinear packed({program::ViewOf(weight, static_cast<int64_t>(in)),
-                                program::ViewOf(bias, 70)},
-                               {numbers::DType::kI8, {}}, static_cast<size_t>(tiles.panel), &arena);
+      const PanelLinear packed(
+          {program::ViewOf(weight, static_cast<int64_t>(in)), program::ViewOf(bias, 70)},
+          {numbers::DType::kI8, {}}, static_cast<size_t>(tiles.panel), &arena);
       AlignedBuffer memory(rows * PackedRowBytes(numbers::DType::kI8, in), &arena);
       const PackedRows from(memory.data(), rows, packed);
       tiles.pack_rows(from.Pack(x.data(), in, rows, 0, in));
@@ -94,6 +98,59 @@ TEST_P(TileUnit, Int8GivesTheBitsOfVectors) {
         const std::vector<float> got = run(tiles, least);
         ASSERT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0)
             << rows << " rows, k=" << in << ", tiles from " << least << " rows on";
+      }
+    }
+  }
+}
+
+// Every stored type by `rows` rows in the given type.
+std::vector<float> MultiplyBlocks(const Kernels& kernels, numbers::DType stored,
+                                  numbers::DType dtype, const std::vector<float>& x, size_t rows) {
+  constexpr size_t kIn = 768, kOut = 70;
+  HugePageArena arena;
+  ThreadPool pool(1, false);
+  const std::vector<std::byte> blocks =
+      numbers::RandomBlocks(stored, kOut * kIn / numbers::BlockOf(stored).elements, 5);
+  const program::LinearRows weight = {{stored, kOut, kIn, blocks.data()}, {}};
+  const auto linear = BlockLinear::Pack({&weight, 1}, {dtype, {}}, &kernels, &pool, &arena);
+  EXPECT_TRUE(linear.ok());
+  AlignedBuffer packed((*linear)->PackedWords(rows), &arena);
+  AlignedBuffer scratch(kBlockScratchBytes / sizeof(float), &arena);
+  (*linear)->PackRows(x.data(), kIn, rows, reinterpret_cast<Word*>(packed.data()));
+  std::vector<float> y(rows * kOut);
+  BlockRun run;
+  run.x = reinterpret_cast<const Word*>(packed.data());
+  run.rows = rows;
+  run.y = y.data();
+  run.y_stride = kOut;
+  run.scratch = scratch.data();
+  (*linear)->Run(run, 0, (*linear)->panels());
+  return y;
+}
+
+TEST_P(TileUnit, BlocksGiveTheBitsOfVectorsInInt8AndTheirOwnInBf16) {
+  const std::vector<float> x = NormalFloats(300 * 768, 6, 0.1f, 1);
+  for (const numbers::DType stored : numbers::kStoredTypes) {
+    if (stored == numbers::DType::kF32) continue;
+    for (const size_t rows : {1, 3, 8, 9, 16, 17, 32, 33, 75, 300}) {
+      if (numbers::IsBlockType(stored)) {
+        const auto got = MultiplyBlocks(*GetParam(), stored, numbers::DType::kI8, x, rows);
+        const auto want =
+            MultiplyBlocks(*Avx512Bf16Kernels(), stored, numbers::DType::kI8, x, rows);
+        ASSERT_EQ(std::memcmp(got.data(), want.data(), want.size() * sizeof(float)), 0)
+            << numbers::DTypeName(stored) << ", " << rows << " rows";
+      }
+      // A row has the same bits in any company, and nearly those of vectors.
+      const auto got = MultiplyBlocks(*GetParam(), stored, numbers::DType::kBf16, x, rows);
+      const auto alone = MultiplyBlocks(*GetParam(), stored, numbers::DType::kBf16, x, 1);
+      ASSERT_EQ(std::memcmp(got.data(), alone.data(), alone.size() * sizeof(float)), 0)
+          << numbers::DTypeName(stored) << ", " << rows << " rows";
+      const auto want =
+          MultiplyBlocks(*Avx512Bf16Kernels(), stored, numbers::DType::kBf16, x, rows);
+      double size = 0;
+      for (const float v : want) size = std::max(size, std::abs(static_cast<double>(v)));
+      for (size_t i = 0; i < want.size(); ++i) {
+        ASSERT_NEAR(got[i], want[i], 2e-5 * size) << numbers::DTypeName(stored) << " " << i;
       }
     }
   }

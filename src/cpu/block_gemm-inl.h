@@ -338,6 +338,15 @@ void BlockPanel(const BlockGemmTask& task, const TileRange& range, size_t column
   }
 }
 
+// `bias`: [kPanel], or null.
+inline void FillWithBias(const float* bias, size_t rows, float* tile) {
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < kPanel; c += kLanes) {
+      Simd::Store(tile + r * kPanel + c, bias == nullptr ? Simd::Zero() : Simd::Load(bias + c));
+    }
+  }
+}
+
 template <numbers::DType kType, typename Dot>
 void BlockGemmBy(const BlockGemmTask& task) {
   Piece* piece = static_cast<Piece*>(task.scratch);
@@ -357,60 +366,11 @@ void BlockGemmBy(const BlockGemmTask& task) {
     for (size_t p = 0; p < task.panel_count; ++p) {
       const size_t first = p * kPanel;
       const float* bias = task.bias == nullptr ? nullptr : task.bias + first;
-      for (size_t r = 0; r < end - begin; ++r) {
-        for (size_t c = 0; c < kPanel; c += kLanes) {
-          Simd::Store(piece->tile + r * kPanel + c,
-                      bias == nullptr ? Simd::Zero() : Simd::Load(bias + c));
-        }
-      }
+      FillWithBias(bias, end - begin, piece->tile);
       const uint8_t* panel = task.panels + p * panel_bytes;
       const uint8_t* after = b + 1 < blocks ? task.panels : task.next;
       const uint8_t* next = p + 1 < task.panel_count ? panel + panel_bytes : after;
       BlockPanel<kType, Dot>(task, range, first, panel, next, piece);
     }
-  }
-}
-
-template <numbers::DType kType>
-void BlockGemmOf(const BlockGemmTask& task) {
-  if (task.dtype == numbers::DType::kF32) {
-    if constexpr (BlockLayout<kType>::kFloat) {
-      if (task.rows <= kSmallRows) return SmallGemmOf<kType>(task);
-    }
-    return BlockGemmBy<kType, DotF32>(task);
-  }
-  if (task.dtype == numbers::DType::kBf16) return BlockGemmBy<kType, DotBf16>(task);
-  if constexpr (!BlockLayout<kType>::kFloat) {
-    if (task.rows <= kSmallRows) return SmallGemmOf<kType>(task);
-    BlockGemmBy<kType, DotInt8>(task);
-  }
-}
-
-void BlockGemm(const BlockGemmTask& task) {
-  switch (task.stored) {
-    case numbers::DType::kF32:
-      return BlockGemmOf<numbers::DType::kF32>(task);
-    case numbers::DType::kF16:
-      return BlockGemmOf<numbers::DType::kF16>(task);
-    case numbers::DType::kBf16:
-      return BlockGemmOf<numbers::DType::kBf16>(task);
-    case numbers::DType::kQ8_0:
-      return BlockGemmOf<numbers::DType::kQ8_0>(task);
-    case numbers::DType::kQ4_0:
-      return BlockGemmOf<numbers::DType::kQ4_0>(task);
-    case numbers::DType::kQ4_1:
-      return BlockGemmOf<numbers::DType::kQ4_1>(task);
-    case numbers::DType::kQ5_0:
-      return BlockGemmOf<numbers::DType::kQ5_0>(task);
-    case numbers::DType::kQ5_1:
-      return BlockGemmOf<numbers::DType::kQ5_1>(task);
-    case numbers::DType::kQ4K:
-      return BlockGemmOf<numbers::DType::kQ4K>(task);
-    case numbers::DType::kQ5K:
-      return BlockGemmOf<numbers::DType::kQ5K>(task);
-    case numbers::DType::kQ6K:
-      return BlockGemmOf<numbers::DType::kQ6K>(task);
-    default:
-      return;
   }
 }

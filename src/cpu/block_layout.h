@@ -17,10 +17,12 @@
 // head, and their words are in order of k; `in` is padded with zeros to whole groups.
 //
 // Rows. They are cut into the fewest tiles of at most tile_rows, of nearly equal size, and a tile
-// of n rows lies in the order its kernel reads it (BlockRowAt gives a row's place):
+// of n rows lies in the order its kernel reads it (BlockRowAt and BlockWordAt give a word's place):
 //
 //   group:  words [8 int8, 16 bf16 or 32 f32][n] | int8: scale [n], f32 | sum [n], f32 |
 //           zero and steps [n], s16 each: BlockScale
+//
+// For a tile unit the words are [n][8 or 16], and all tiles but the last are full.
 //
 // In each group an int8 row is u8 with a scale and a zero point, as int8 rows in kernels.h are in
 // groups of 128. Up to 8 rows are padded with zeros to an even number, but for a single one.
@@ -101,18 +103,50 @@ static constexpr size_t BlockTileBegin(size_t rows, size_t tile_rows, size_t til
   return PaddedRows(rows) * tile / BlockRowTiles(rows, tile_rows);
 }
 
-// Where a row lies: word w of group g is first[(g * BlockRowWords + w) * width].
+// Whether rows are packed for a tile unit: bf16 always, so that a row's bits do not depend on its
+// company; int8, whose bits are the same, from `tile_rows_min` rows on.
+struct BlockRowCut {
+  size_t tile_rows = 1;
+  bool for_unit = false;
+};
+static constexpr BlockRowCut CutBlockRows(numbers::DType dtype, size_t rows, size_t tile_rows,
+                                          size_t coarse_rows, size_t tile_rows_min) {
+  const bool coarse =
+      dtype == numbers::DType::kBf16 || (dtype == numbers::DType::kI8 && rows >= tile_rows_min);
+  if (coarse && coarse_rows > tile_rows) return {coarse_rows, true};
+  return {tile_rows, false};
+}
+
+// Where a row lies.
 struct BlockRowPlace {
-  size_t first = 0;
+  size_t tile = 0;   // the first word of its tile
   size_t width = 0;  // rows of its tile
+  size_t row = 0;    // in its tile
+  bool for_unit = false;
 };
 static constexpr BlockRowPlace BlockRowAt(numbers::DType dtype, size_t in, size_t rows,
-                                          size_t tile_rows, size_t row) {
-  size_t tile = row * BlockRowTiles(rows, tile_rows) / PaddedRows(rows);
-  while (BlockTileBegin(rows, tile_rows, tile + 1) <= row) ++tile;
-  const size_t begin = BlockTileBegin(rows, tile_rows, tile);
-  const size_t end = BlockTileBegin(rows, tile_rows, tile + 1);
-  return {begin * BlockGroups(in) * BlockRowWords(dtype) + row - begin, end - begin};
+                                          BlockRowCut cut, size_t row) {
+  size_t begin = 0, end = 0;
+  if (cut.for_unit) {
+    const size_t left = PaddedRows(rows) - row / cut.tile_rows * cut.tile_rows;
+    begin = row / cut.tile_rows * cut.tile_rows;
+    end = begin + (left < cut.tile_rows ? left : cut.tile_rows);
+  } else {
+    size_t tile = row * BlockRowTiles(rows, cut.tile_rows) / PaddedRows(rows);
+    while (BlockTileBegin(rows, cut.tile_rows, tile + 1) <= row) ++tile;
+    begin = BlockTileBegin(rows, cut.tile_rows, tile);
+    end = BlockTileBegin(rows, cut.tile_rows, tile + 1);
+  }
+  return {begin * BlockGroups(in) * BlockRowWords(dtype), end - begin, row - begin, cut.for_unit};
+}
+// Word `word` < BlockRowWords of a group of the row.
+static constexpr size_t BlockWordAt(numbers::DType dtype, const BlockRowPlace& place, size_t group,
+                                    size_t word) {
+  const size_t words = BlockRowWords(dtype);
+  const size_t codes = dtype == numbers::DType::kI8 ? kGroupWords : words;
+  const size_t first = place.tile + group * words * place.width;
+  if (place.for_unit && word < codes) return first + place.row * codes + word;
+  return first + word * place.width + place.row;
 }
 
 // Bytes of BlockGemmTask::scratch.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/int_math.h"
+#include "cpu/amx.h"
 #include "cpu/pack_slices.h"
 #include "gate/bulk_turn.h"
 
@@ -129,6 +130,7 @@ BlockLinear::BlockLinear(std::span<const program::LinearRows> parts, numbers::DT
     : program::PackedLinear(static_cast<int32_t>(parts[0].weight.columns),
                             static_cast<int32_t>(program::RowsOf(parts)), dtype),
       kernels_(kernels),
+      tile_rows_min_(BlockTileRowsMin(*kernels)),
       shape_{parts[0].weight.dtype, static_cast<size_t>(in()), static_cast<size_t>(kernels->panel)},
       columns_(static_cast<size_t>(out())),
       panels_(CeilDiv(columns_, shape_.width)),
@@ -227,6 +229,7 @@ void BlockLinear::PackRows(const float* x, size_t x_stride, size_t rows, Word* p
   task.packed = packed;
   task.first_tile = first_tile;
   task.tiles = tiles;
+  task.tile_rows_min = tile_rows_min_;
   kernels_->pack_block_rows(task);
 }
 
@@ -249,6 +252,7 @@ void BlockLinear::Run(const BlockRun& run, size_t first_panel, size_t panel_coun
   task.residual = run.residual == nullptr ? nullptr : run.residual + first;
   task.scratch = run.scratch;
   task.next = run.next;
+  task.tile_rows_min = tile_rows_min_;
   if (panel_count > 0 && run.rows > 0) kernels_->block_gemm(task);
 }
 

@@ -91,6 +91,7 @@ class BlockLinear final : public program::PackedLinear {
   void PackPanel(std::span<const program::LinearRows> parts, size_t index);
 
   const Kernels* kernels_;
+  size_t tile_rows_min_;  // see BlockGemmTask
   BlockPanelShape shape_;
   size_t columns_;  // out()
   size_t panels_;

@@ -198,7 +198,7 @@ TEST_P(BlockLinearPackTest, RowsArePackedAndRunWithoutAllocating) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, BlockLinearPackTest, testing::ValuesIn(SupportedKernels()),
+INSTANTIATE_TEST_SUITE_P(Isa, BlockLinearPackTest, testing::ValuesIn(AllKernels()),
                          [](const auto& test) { return std::string(test.param->name); });
 
 // A file of `bytes`, mapped as models are.

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "cpu/amx.h"
 #include "cpu/dispatch.h"
 #include "cpu/test_util.h"
 #include "numbers/dtype.h"
@@ -82,12 +83,14 @@ class Layer {
     out.codes.resize(x.size());
     out.scales.resize(x.size() / 32);
     for (size_t r = 0; r < rows; ++r) {
-      const BlockRowPlace place =
-          BlockRowAt(numbers::DType::kI8, in_, rows, static_cast<size_t>(kernels_->tile_rows), r);
+      const BlockRowCut cut =
+          CutBlockRows(numbers::DType::kI8, rows, static_cast<size_t>(kernels_->tile_rows),
+                       static_cast<size_t>(kernels_->coarse_rows), BlockTileRowsMin(*kernels_));
+      const BlockRowPlace place = BlockRowAt(numbers::DType::kI8, in_, rows, cut, r);
       for (size_t g = 0; g < in_ / 32; ++g) {
         Word words[11];
         for (size_t w = 0; w < 11; ++w) {
-          words[w] = packed[place.first + (11 * g + w) * place.width];
+          words[w] = packed[BlockWordAt(numbers::DType::kI8, place, g, w)];
         }
         std::memcpy(out.codes.data() + r * in_ + 32 * g, words, 32);
         std::memcpy(&out.scales[r * (in_ / 32) + g], words + 8, sizeof(BlockScale));
@@ -463,7 +466,7 @@ TEST_P(BlockLinearTest, WritesItsOwnColumns) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, BlockLinearTest, testing::ValuesIn(SupportedKernels()),
+INSTANTIATE_TEST_SUITE_P(Isa, BlockLinearTest, testing::ValuesIn(AllKernels()),
                          [](const auto& test) { return std::string(test.param->name); });
 
 }  // namespace

@@ -73,39 +73,45 @@ inline void PackRowPiece(numbers::DType dtype, const float* x, size_t count, Row
   }
 }
 
-// x[in] into column `to` of a tile of `width` rows.
-inline void PackTileRow(numbers::DType dtype, const float* x, size_t in, size_t width, Word* to) {
+// x[in] to its place in `packed`.
+inline void PackTileRow(numbers::DType dtype, const float* x, size_t in, const BlockRowPlace& place,
+                        Word* packed) {
   const size_t words = BlockRowWords(dtype);
   const size_t codes = dtype == numbers::DType::kI8 ? kGroupWords : words;
+  const size_t width = place.width;
+  const size_t step = place.for_unit ? 1 : width;
+  Word* to = packed + BlockWordAt(dtype, place, 0, 0);
+  Word* scales = packed + BlockWordAt(dtype, place, 0, codes);
   RowPiece piece;
   for (size_t begin = 0; begin < in; begin += kRowPiece) {
     const size_t count = in - begin < kRowPiece ? in - begin : kRowPiece;
     PackRowPiece(dtype, x + begin, count, &piece);
     for (size_t g = 0; g < BlockGroups(count); ++g) {
-      for (size_t w = 0; w < codes; ++w) to[w * width] = piece.words[g * codes + w];
+      for (size_t w = 0; w < codes; ++w) to[w * step] = piece.words[g * codes + w];
       if (dtype == numbers::DType::kI8) {
         const Word* scale = reinterpret_cast<const Word*>(&piece.scales[g]);
-        for (size_t w = 0; w < 3; ++w) to[(codes + w) * width] = scale[w];
+        for (size_t w = 0; w < 3; ++w) scales[w * width] = scale[w];
       }
       to += words * width;
+      scales += words * width;
     }
   }
 }
 
 void PackBlockRows(const PackBlockRowsTask& task) {
-  const size_t row_words = BlockGroups(task.in) * BlockRowWords(task.dtype);
-  for (size_t t = task.first_tile; t < task.first_tile + task.tiles; ++t) {
-    const size_t begin = BlockTileBegin(task.rows, kTileRows, t);
-    const size_t end = BlockTileBegin(task.rows, kTileRows, t + 1);
-    Word* tile = task.packed + begin * row_words;
-    const size_t width = end - begin;
-    for (size_t r = begin; r < end; ++r) {
-      Word* to = tile + r - begin;
-      if (r < task.rows) {
-        PackTileRow(task.dtype, task.x + r * task.x_stride, task.in, width, to);
-      } else {
-        for (size_t i = 0; i < row_words; ++i) to[i * width] = 0;
-      }
+  const BlockRowCut cut =
+      CutBlockRows(task.dtype, task.rows, kTileRows, kGemmRows<DotBf16>, task.tile_rows_min);
+  const size_t words = BlockRowWords(task.dtype);
+  const size_t begin = BlockTileBegin(task.rows, kTileRows, task.first_tile);
+  const size_t end = BlockTileBegin(task.rows, kTileRows, task.first_tile + task.tiles);
+  for (size_t r = begin; r < end; ++r) {
+    const BlockRowPlace place = BlockRowAt(task.dtype, task.in, task.rows, cut, r);
+    if (r < task.rows) {
+      PackTileRow(task.dtype, task.x + r * task.x_stride, task.in, place, task.packed);
+      continue;
+    }
+    for (size_t g = 0; g < BlockGroups(task.in); ++g) {
+      for (size_t w = 0; w < words; ++w) task.packed[BlockWordAt(task.dtype, place, g, w)] = 0;
     }
   }
 }

@@ -14,27 +14,12 @@ namespace {
 // After Simd: these lines keep clang-format from sorting them.
 #include "cpu/tiles_emulated-inl.h"
 // After Tiles.
-#include "cpu/gemm_kernels-inl.h"
-
-static_assert(kPanel == kUnitRows, "a panel is two tiles wide");
-
-Kernels Table() {
-  Kernels table = *Avx512Bf16Kernels();
-  table.name = "amx_emulated";
-  table.needs = kAvx512 | kAvx512Vnni | kAvx512Bf16;
-  table.coarse_rows = static_cast<int32_t>(kGemmRows<DotBf16>);
-  table.pack_rows = PackRows;
-  table.gemm = Gemm;
-  table.peak = Peak;
-  table.attention = AttentionHead;
-  table.attention_scratch_floats = AttentionScratchFloats;
-  return table;
-}
+#include "cpu/tile_table-inl.h"
 }  // namespace
 }  // namespace amx_emulated
 
 const Kernels* EmulatedAmxKernels() {
-  static const Kernels table = amx_emulated::Table();
+  static const Kernels table = amx_emulated::TileTable("amx_emulated", 0);
   return &table;
 }
 

@@ -6,8 +6,5 @@
 #include "cpu/heads-inl.h"
 #include "cpu/kv_types-inl.h"
 #include "cpu/paged_attention-inl.h"
-#include "cpu/block_rows-inl.h"
-#include "cpu/block_codes-inl.h"
-#include "cpu/block_gemv-inl.h"
-#include "cpu/block_gemm-inl.h"
+#include "cpu/block_kernels-inl.h"
 // clang-format on

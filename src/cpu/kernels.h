@@ -130,9 +130,10 @@ struct PackBlockRowsTask {
   size_t rows = 0;
   size_t in = 0;
   Word* packed = nullptr;  // BlockRowsWords: of all rows
-  // Tiles that are packed, of BlockRowTiles.
+  // The rows that are packed: of these tiles of BlockRowTiles.
   size_t first_tile = 0;
   size_t tiles = 0;
+  size_t tile_rows_min = 1;  // as of the BlockGemmTask
 };
 
 // As GemmTask, over neighbouring panels of GGUF blocks.
@@ -153,7 +154,9 @@ struct BlockGemmTask {
   bool multiply = false;            // y times the product; not with an activation
   const float* residual = nullptr;  // [rows, y_stride], added last; may be y; or null
   void* scratch = nullptr;          // kBlockScratchBytes, 64-byte aligned
-  const uint8_t* next = nullptr;    // what this thread reads next, prefetched; or null
+  // int8 on a tile unit: fewer rows than this are multiplied by vectors, to the same bits.
+  size_t tile_rows_min = 1;
+  const uint8_t* next = nullptr;  // what this thread reads next, prefetched; or null
 };
 
 // Scale and shift of a layer norm, [width] each; beta may be null. `gamma` null: no norm at all.

@@ -24,17 +24,17 @@ double PeakOf(size_t steps, size_t word_values) {
   return 2.0 * static_cast<double>(steps * kTileRows * kPanel * word_values) / Dot::kPhases;
 }
 
-// Of a tile unit: a step is 16 words of k.
+// A step of a tile unit is 16 words of k.
 template <typename Dot>
 double UnitPeak(size_t steps, size_t word_values) {
-  Tiles::Configure(kTileEdge, kTileEdge);
+  ConfigureTiles<Dot>(kUnitRows);
   for (size_t i = 0; i < steps; ++i) {
     MultiplyTiles<Dot, kSums00, kRows0, kWeights0>();
     MultiplyTiles<Dot, kSums01, kRows0, kWeights1>();
     MultiplyTiles<Dot, kSums10, kRows1, kWeights0>();
     MultiplyTiles<Dot, kSums11, kRows1, kWeights1>();
   }
-  Tiles::Release();
+  ReleaseTiles<Dot>();
   return 2.0 * static_cast<double>(steps * kUnitRows * kUnitRows * kTileEdge * word_values);
 }
 

@@ -24,11 +24,12 @@ constexpr bool kByTiles = Tiles::kOffered&& Dot::kCoarse;
 template <typename Dot>
 constexpr size_t kGemmRows = kByTiles<Dot> ? kUnitRows : kTileRows;
 
-// Configures the unit for `rows` <= kUnitRows; nothing without one.
+// Configures the unit for `rows` <= kUnitRows and steps of `words` words of k; nothing without one.
 template <typename Dot>
-inline void ConfigureTiles(size_t rows) {
+inline void ConfigureTiles(size_t rows, size_t words = kTileEdge) {
   if constexpr (kByTiles<Dot>) {
-    Tiles::Configure(rows < kTileEdge ? rows : kTileEdge, rows > kTileEdge ? rows - kTileEdge : 0);
+    Tiles::Configure(rows < kTileEdge ? rows : kTileEdge, rows > kTileEdge ? rows - kTileEdge : 0,
+                     words);
   }
 }
 template <typename Dot>
@@ -110,6 +111,18 @@ template <bool kTall>
   }
 }
 
+// From rows of floats, `stride` of them apart.
+template <bool kTall>
+[[gnu::always_inline]] inline void LoadSums(const float* from, size_t stride) {
+  const size_t bytes = stride * sizeof(float);
+  Tiles::template Load<kSums00>(from, bytes);
+  Tiles::template Load<kSums01>(from + kTileEdge, bytes);
+  if constexpr (kTall) {
+    Tiles::template Load<kSums10>(from + kTileEdge * stride, bytes);
+    Tiles::template Load<kSums11>(from + kTileEdge * stride + kTileEdge, bytes);
+  }
+}
+
 // To rows of 32-bit words, `stride` of them apart.
 template <bool kTall>
 [[gnu::always_inline]] inline void StoreSums(void* to, size_t stride) {
@@ -152,9 +165,19 @@ template <bool kTall>
 inline void Int8Tiles(const PanelTask& task, size_t first, size_t rows, Fetch fetch, float* tile,
                       float* out, size_t out_stride) {
   constexpr size_t kGroupWords = kScaleGroup / 4;
-  alignas(64) Word sums[kUnitRows * kPanel];
+  alignas(64) Word sums[2][kUnitRows * kPanel];
   const size_t groups = (task.words + kGroupWords - 1) / kGroupWords;
   const RowScale* row_scales = task.x_scales + first * groups;
+  // While the unit multiplies the next group.
+  const auto add = [&](size_t g) {
+    float* to = g + 1 == groups ? out : tile;
+    const size_t to_stride = g + 1 == groups ? out_stride : kPanel;
+    if (g == 0) {
+      AddTileGroup<true>(task, g, groups, row_scales, rows, sums[0], tile, to, to_stride);
+    } else {
+      AddTileGroup<false>(task, g, groups, row_scales + g, rows, sums[g % 2], tile, to, to_stride);
+    }
+  };
   for (size_t g = 0; g < groups; ++g) {
     const size_t begin = g * kGroupWords;
     const size_t words = task.words - begin < kGroupWords ? task.words - begin : kGroupWords;
@@ -162,15 +185,10 @@ inline void Int8Tiles(const PanelTask& task, size_t first, size_t rows, Fetch fe
     MultiplyByTiles<DotInt8, kTall>(task.x + first * task.x_stride + begin, task.x_stride, rows,
                                     task.panel + begin * kPanel, words,
                                     {fetch.from + begin * fetch.lines * kLineWords, fetch.lines});
-    StoreSums<kTall>(sums, kPanel);
-    float* to = g + 1 == groups ? out : tile;
-    const size_t to_stride = g + 1 == groups ? out_stride : kPanel;
-    if (g == 0) {
-      AddTileGroup<true>(task, g, groups, row_scales + g, rows, sums, tile, to, to_stride);
-    } else {
-      AddTileGroup<false>(task, g, groups, row_scales + g, rows, sums, tile, to, to_stride);
-    }
+    StoreSums<kTall>(sums[g % 2], kPanel);
+    if (g > 0) add(g - 1);
   }
+  add(groups - 1);
 }
 
 // Rows [first, first + rows), for which the unit is configured.

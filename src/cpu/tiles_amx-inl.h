@@ -7,9 +7,13 @@
 struct Tiles {
   static constexpr bool kOffered = true;
 
-  // Results of `low` rows (tiles 0 and 1) and of `high` more (2 and 3), rows to multiply (4 and 5),
-  // weights (6 and 7). Until Release the thread's switches of context save the registers.
-  static void Configure(size_t low, size_t high) {
+  // The kernels for what the unit is not used for.
+  static const Kernels& Vectors() { return *Avx512Bf16Kernels(); }
+
+  // Results of `low` rows (tiles 0 and 1) and of `high` more (2 and 3), rows to multiply (4 and 5)
+  // and weights (6 and 7), both of `words` words of k. Until Release the thread's switches of
+  // context save the registers.
+  static void Configure(size_t low, size_t high, size_t words) {
     struct {
       uint8_t palette = 1;
       uint8_t start_row = 0;
@@ -18,10 +22,11 @@ struct Tiles {
       uint8_t rows[16] = {};
     } config;
     static_assert(sizeof(config) == 64);
-    const size_t rows[8] = {low, low, high, high, low, high, 16, 16};
+    const size_t rows[8] = {low, low, high, high, low, high, words, words};
     for (int tile = 0; tile < 8; ++tile) {
+      const size_t row_words = tile == 4 || tile == 5 ? words : 16;
       config.rows[tile] = static_cast<uint8_t>(rows[tile]);
-      config.row_bytes[tile] = rows[tile] == 0 ? 0 : 64;
+      config.row_bytes[tile] = static_cast<uint16_t>(rows[tile] == 0 ? 0 : 4 * row_words);
     }
     asm volatile("ldtilecfg %0" : : "m"(config));
   }

@@ -8,9 +8,14 @@
 struct Tiles {
   static constexpr bool kOffered = true;
 
-  static void Configure(size_t low, size_t high) {
-    const size_t rows[8] = {low, low, high, high, low, high, 16, 16};
-    for (int tile = 0; tile < 8; ++tile) state.rows[tile] = rows[tile];
+  static const Kernels& Vectors() { return *Avx512Bf16Kernels(); }
+
+  static void Configure(size_t low, size_t high, size_t words) {
+    const size_t rows[8] = {low, low, high, high, low, high, words, words};
+    for (int tile = 0; tile < 8; ++tile) {
+      state.rows[tile] = rows[tile];
+      state.row_words[tile] = tile == 4 || tile == 5 ? words : 16;
+    }
     __builtin_memset(state.words, 0, sizeof(state.words));
   }
   static void Release() { __builtin_memset(&state, 0, sizeof(state)); }
@@ -18,13 +23,15 @@ struct Tiles {
   template <int kTile>
   static void Load(const void* from, size_t stride) {
     for (size_t r = 0; r < RowsOf(kTile); ++r) {
-      __builtin_memcpy(state.words[kTile][r], static_cast<const char*>(from) + r * stride, 64);
+      __builtin_memcpy(state.words[kTile][r], static_cast<const char*>(from) + r * stride,
+                       sizeof(Word) * state.row_words[kTile]);
     }
   }
   template <int kTile>
   static void Store(void* to, size_t stride) {
     for (size_t r = 0; r < RowsOf(kTile); ++r) {
-      __builtin_memcpy(static_cast<char*>(to) + r * stride, state.words[kTile][r], 64);
+      __builtin_memcpy(static_cast<char*>(to) + r * stride, state.words[kTile][r],
+                       sizeof(Word) * state.row_words[kTile]);
     }
   }
   template <int kTile>
@@ -35,7 +42,7 @@ struct Tiles {
   static void DotInt8() {
     CheckShapes(kSums, kRows, kWeights);
     for (size_t m = 0; m < state.rows[kSums]; ++m) {
-      for (size_t k = 0; k < 16; ++k) {
+      for (size_t k = 0; k < state.row_words[kRows]; ++k) {
         const Word x = state.words[kRows][m][k];
         for (size_t n = 0; n < 16; ++n) {
           const Word w = state.words[kWeights][k][n];
@@ -53,7 +60,7 @@ struct Tiles {
     CheckShapes(kSums, kRows, kWeights);
     for (size_t m = 0; m < state.rows[kSums]; ++m) {
       float even[16] = {}, odd[16] = {};
-      for (size_t k = 0; k < 16; ++k) {
+      for (size_t k = 0; k < state.row_words[kRows]; ++k) {
         const Word x = state.words[kRows][m][k];
         for (size_t n = 0; n < 16; ++n) {
           const Word w = state.words[kWeights][k][n];
@@ -72,6 +79,7 @@ struct Tiles {
  private:
   struct State {
     size_t rows[8];
+    size_t row_words[8];
     Word words[8][16][16];
   };
 
@@ -81,7 +89,7 @@ struct Tiles {
     return state.rows[tile];
   }
   static void CheckShapes(int sums, int rows, int weights) {
-    if (RowsOf(sums) != RowsOf(rows) || RowsOf(weights) != 16) __builtin_trap();
+    if (RowsOf(sums) != RowsOf(rows) || RowsOf(weights) != state.row_words[rows]) __builtin_trap();
   }
   static float Normal(float v) {
     const Word bits = __builtin_bit_cast(Word, v);

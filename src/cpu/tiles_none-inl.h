@@ -3,7 +3,8 @@
 
 struct Tiles {
   static constexpr bool kOffered = false;
-  static void Configure(size_t low, size_t high);
+  static const Kernels& Vectors();
+  static void Configure(size_t low, size_t high, size_t words);
   static void Release();
   template <int kTile>
   static void Load(const void* from, size_t stride);

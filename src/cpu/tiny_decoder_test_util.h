@@ -23,7 +23,7 @@ using program::TinyWeights;
 
 inline std::vector<std::string> UsableIsas() {
   std::vector<std::string> names;
-  for (const Kernels* kernels : SupportedKernels()) names.emplace_back(kernels->name);
+  for (const Kernels* kernels : AllKernels()) names.emplace_back(kernels->name);
   return names;
 }
 

@@ -15,7 +15,7 @@ TEST_P(GoldenDecoder, AgreesWithReference) {
   const GoldenReference expected = ReadReference(GetParam());
   ASSERT_EQ(expected.greedy.size(), 128u);
   ASSERT_EQ(expected.texts.size(), 2u);
-  for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
+  for (const cpu::Kernels* kernels : cpu::AllKernels()) {
     SCOPED_TRACE(kernels->name);
     auto backend = cpu::NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
     ASSERT_TRUE(backend.ok());
@@ -40,7 +40,7 @@ TEST_P(GoldenDecoder, AgreesWithReference) {
 // more.
 TEST_P(GoldenDecoder, Bf16StaysClose) {
   const GoldenReference expected = ReadReference(GetParam());
-  for (const cpu::Kernels* kernels : cpu::SupportedKernels()) {
+  for (const cpu::Kernels* kernels : cpu::AllKernels()) {
     SCOPED_TRACE(kernels->name);
     auto backend = cpu::NewCpuBackend({.threads = 2, .pin = false, .isa = kernels->name});
     ASSERT_TRUE(backend.ok());

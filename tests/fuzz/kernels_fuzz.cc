@@ -218,7 +218,7 @@ void FuzzProduct(fuzz::Input* input) {
   const Floats want = scalar.Run(scalar.packed(), 0, 0);
   // All but f32 take GELU with a polynomial (its bound: kernels_test.cc).
   const bool coarse = p.dtype != numbers::DType::kF32 && p.activation == program::Activation::kGelu;
-  for (const Kernels* kernels : SupportedKernels()) {
+  for (const Kernels* kernels : AllKernels()) {
     const Multiplied with(*kernels, p);
     if (p.dtype == numbers::DType::kI8) CheckPackedInt8(p, with.packed(), scalar.packed());
     const Floats got = with.Run(scalar.packed(), 0, 0);
@@ -257,7 +257,7 @@ void FuzzNorm(fuzz::Input* input) {
   };
   Floats want_sum, want, got_sum, got;
   run(*ScalarKernels(), &want_sum, &want);
-  for (const Kernels* kernels : SupportedKernels()) {
+  for (const Kernels* kernels : AllKernels()) {
     run(*kernels, &got_sum, &got);
     PENSTOCK_CHECK(SameBits(got_sum.data(), want_sum.data(), want_sum.size()));
     for (size_t r = 0; r < rows; ++r) {
@@ -298,7 +298,7 @@ void FuzzPool(fuzz::Input* input) {
   numbers.Spoil(input, &x);
   Floats want(width), got(width);
   ScalarKernels()->pool(x.data(), skip, tokens, width, pooling, want.data());
-  for (const Kernels* kernels : SupportedKernels()) {
+  for (const Kernels* kernels : AllKernels()) {
     kernels->pool(x.data(), skip, tokens, width, pooling, got.data());
     for (size_t i = 0; i < width; ++i) {
       double size = 0;
@@ -337,7 +337,7 @@ void FuzzEmbed(fuzz::Input* input) {
   const size_t begin = input->Number(0, tokens - 1);
   Floats want(tokens * width), got(tokens * width);
   ScalarKernels()->embed(task, 0, tokens, want.data());
-  for (const Kernels* kernels : SupportedKernels()) {
+  for (const Kernels* kernels : AllKernels()) {
     got.assign(tokens * width, 0);
     kernels->embed(task, 0, begin, got.data());
     kernels->embed(task, begin, tokens, got.data());
@@ -438,7 +438,7 @@ void FuzzAttention(fuzz::Input* input) {
   // An error of a score is a relative one of its weight. bf16 rounds what went in.
   const double step = a.dtype == numbers::DType::kF32 ? Rounding(a.length + 4 * a.size) : 8e-3;
   const double bound = std::min(2.1, 4 * step * scores) * value_max + 1e-37;
-  for (const Kernels* kernels : SupportedKernels()) {
+  for (const Kernels* kernels : AllKernels()) {
     const Floats got = Run(*kernels, a, begin, end);
     for (size_t i = 0; i < got.size(); ++i) CheckNear(got[i], want[i], bound);
     const Floats alone = Run(*kernels, a, end - 1, end);
