@@ -34,7 +34,8 @@ std::string VersionJson() {
   json.Field("compiler", "g++ " __VERSION__);
 #endif
   json.Field("architecture", PENSTOCK_ARCHITECTURE);
-  json.Field("isa", cpu::SupportedKernels().back()->name);
+  const auto kernels = cpu::DefaultKernels();
+  json.Field("isa", kernels.ok() ? (*kernels)->name : "");
   json.Key("libraries").BeginObject();
   json.Field("boost", Dotted(BOOST_VERSION / 100000 * 10000 + BOOST_VERSION / 100 % 1000 * 100 +
                              BOOST_VERSION % 100));

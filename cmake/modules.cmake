@@ -50,6 +50,7 @@ function(penstock_module name)
   set(isa_avx512bf16 ${avx512} -mavx512vnni -mavx512bf16)
   set(isa_amx ${isa_avx512bf16} -mamx-tile -mamx-int8 -mamx-bf16)
   set(isa_amx_emulated ${isa_avx512bf16})
+  set(isa_i8mm -march=armv8.2-a+i8mm+bf16)
   foreach(source ${sources})
     get_filename_component(unit ${source} NAME_WE)
     # Minutes each under the fuzzer's instrumentation; isa_avx512bf16 and isa_avx2 have their code.
@@ -64,7 +65,8 @@ function(penstock_module name)
       set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
                                   COMPILE_OPTIONS "-fno-sanitize=thread;-DPENSTOCK_TELLS_RACES")
     endif()
-    if(unit MATCHES "^isa_(avx|amx)" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    if((unit MATCHES "^isa_(avx|amx)" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$") OR
+       (unit STREQUAL "isa_i8mm" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$"))
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${${unit}}"
                                   SKIP_PRECOMPILE_HEADERS ON)
     endif()

@@ -1,16 +1,19 @@
 #include "cpu/amx.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <iterator>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "common/log.h"
 #include "cpu/block_layout.h"
+#include "cpu/huge_page_arena.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -50,130 +53,127 @@ int RequestTileRegisters() { return ENOSYS; }
 
 #endif
 
+// Memory as a tile unit wants it: a row of a tile in one cache line.
+Word* AllocWords(size_t count, HugePageArena* arena, std::vector<HugePageArena::Block>* blocks) {
+  blocks->push_back(arena->Alloc(count * sizeof(Word)));
+  return static_cast<Word*>(blocks->back().data);
+}
+
 // A GEMM of seeded random operands.
 class Trial {
  public:
-  Trial(const Kernels& kernels, numbers::DType dtype, size_t rows, size_t in, size_t panels)
-      : columns_(panels * static_cast<size_t>(kernels.panel)), y_(rows * columns_) {
+  Trial(const Kernels& kernels, numbers::DType dtype, size_t rows, size_t in, size_t panels) {
     std::mt19937 random(20261129);
     std::normal_distribution<float> normal;
-    const auto words = [&](size_t count) {
-      std::vector<Word> out(count);
-      for (Word& word : out) {
-        word = static_cast<Word>(random());
-        if (dtype == numbers::DType::kBf16) {  // both halves of values near 1
-          const float v = normal(random);
-          std::memcpy(&word, &v, sizeof(word));
-          word = word >> 16 | (word & 0xffff0000);
-        }
-      }
+    const auto words = [&](size_t count, auto&& word) {
+      Word* const out = AllocWords(count, &arena_, &blocks_);
+      for (size_t i = 0; i < count; ++i) out[i] = word();
       return out;
     };
-    x_ = words(rows * RowStride(dtype, in));
-    weights_ = words(columns_ * RowWords(dtype, in));
+    const auto float_word = [&] { return std::bit_cast<Word>(normal(random)); };
+    const auto operand = [&] {  // 4 bytes of any value, or two bf16
+      if (dtype == numbers::DType::kI8) return static_cast<Word>(random());
+      return float_word() >> 16 | (float_word() & 0xffff0000);
+    };
+    const size_t columns = panels * static_cast<size_t>(kernels.panel);
     const size_t groups = ScaleGroups(dtype, in);
     for (size_t i = 0; i < rows * groups; ++i) {
       row_scales_.push_back(
           {0.5f + std::abs(normal(random)), static_cast<int32_t>(random() % 256)});
     }
-    for (size_t i = 0; i < columns_ * groups; ++i) {
-      scales_.push_back(normal(random));
-      sums_.push_back(static_cast<int32_t>(random() % 32513) - 16256);
-    }
     task_.dtype = dtype;
-    task_.x = x_.data();
+    task_.x = words(rows * RowStride(dtype, in), operand);
     task_.x_scales = row_scales_.data();
-    task_.panels = weights_.data();
-    task_.scales = scales_.data();
-    task_.sums = sums_.data();
-    task_.y = y_.data();
+    task_.panels = words(columns * RowWords(dtype, in), operand);
+    task_.scales = reinterpret_cast<float*>(words(columns * groups, float_word));
+    task_.sums = reinterpret_cast<int32_t*>(
+        words(columns * groups, [&] { return static_cast<Word>(random() % 32513) - 16256; }));
+    task_.bias = reinterpret_cast<float*>(words(columns, float_word));
+    task_.y = reinterpret_cast<float*>(words(rows * columns, float_word));
     task_.rows = rows;
     task_.in = in;
     task_.panel_count = panels;
-    task_.cols = columns_;
-    task_.y_stride = columns_;
+    task_.cols = columns;
+    task_.y_stride = columns;
   }
 
-  const std::vector<float>& Run(const Kernels& kernels, size_t tile_rows_min) {
+  std::span<const float> Run(const Kernels& kernels, size_t tile_rows_min) {
     task_.tile_rows_min = tile_rows_min;
     kernels.gemm(task_);
-    return y_;
+    return {task_.y, task_.rows * task_.y_stride};
   }
 
  private:
-  size_t columns_;
-  std::vector<float> y_;
-  std::vector<Word> x_, weights_;
+  HugePageArena arena_;
+  std::vector<HugePageArena::Block> blocks_;
   std::vector<RowScale> row_scales_;
-  std::vector<float> scales_;
-  std::vector<int32_t> sums_;
   GemmTask task_;
 };
 
-bool AgreesWithEmulation() {
-  for (const numbers::DType dtype : {numbers::DType::kI8, numbers::DType::kBf16}) {
-    const auto run = [dtype](const Kernels& kernels) {
-      return Trial(kernels, dtype, 37, 150, 2).Run(kernels, 1);
-    };
-    const std::vector<float> got = run(*AmxKernels());
-    const std::vector<float> want = run(*EmulatedAmxKernels());
-    for (size_t i = 0; i < want.size(); ++i) {
-      const float most = dtype == numbers::DType::kI8 ? 0 : 1e-4f;
-      if (!(std::abs(got[i] - want[i]) <= most)) return false;
-    }
-  }
-  return true;
-}
-
-// A GEMM by panels of Q8_0 blocks.
+// A GEMM by panels of blocks.
 class BlockTrial {
  public:
-  BlockTrial(const Kernels& kernels, size_t rows)
-      : x_(rows * kIn, 0.5f),
-        packed_(BlockRowsWords(numbers::DType::kI8, kIn, rows)),
-        panels_(kPanels *
-                    BlockPanelBytes(numbers::DType::kQ8_0, kIn, static_cast<size_t>(kernels.panel)),
-                0x2c),  // scales of 0.065
-        scratch_(kBlockScratchBytes + 64) {
-    const size_t columns = kPanels * static_cast<size_t>(kernels.panel);
-    y_.resize(rows * columns);
-    task_.stored = numbers::DType::kQ8_0;
-    task_.x = packed_.data();
-    task_.panels = panels_.data();
-    task_.y = y_.data();
+  BlockTrial(const Kernels& kernels, numbers::DType stored, numbers::DType dtype, size_t rows) {
+    std::mt19937 random(20261129);
+    std::normal_distribution<float> normal;
+    const auto width = static_cast<size_t>(kernels.panel);
+    pack_.dtype = dtype;
+    auto* const x = reinterpret_cast<float*>(AllocWords(rows * kIn, &arena_, &blocks_));
+    for (size_t i = 0; i < rows * kIn; ++i) x[i] = normal(random);
+    pack_.x = x;
+    pack_.x_stride = kIn;
+    pack_.rows = rows;
+    pack_.in = kIn;
+    pack_.packed = AllocWords(BlockRowsWords(dtype, kIn, rows), &arena_, &blocks_);
+    pack_.tiles = BlockRowTiles(rows, static_cast<size_t>(kernels.tile_rows));
+    pack_.tile_rows_min = 0;
+    // No byte that makes an f16 infinite, or larger than 2.
+    const size_t words = kPanels * BlockPanelBytes(stored, kIn, width) / sizeof(Word);
+    Word* const panels = AllocWords(words, &arena_, &blocks_);
+    for (size_t i = 0; i < words; ++i) panels[i] = static_cast<Word>(random()) & 0xbfbfbfbf;
+    task_.stored = stored;
+    task_.dtype = dtype;
+    task_.x = pack_.packed;
+    task_.panels = reinterpret_cast<const uint8_t*>(panels);
+    task_.y = reinterpret_cast<float*>(AllocWords(rows * kPanels * width, &arena_, &blocks_));
     task_.rows = rows;
     task_.in = kIn;
     task_.panel_count = kPanels;
-    task_.cols = columns;
-    task_.y_stride = columns;
-    const auto at = reinterpret_cast<uintptr_t>(scratch_.data());
-    task_.scratch = scratch_.data() + (64 - at % 64) % 64;
+    task_.cols = kPanels * width;
+    task_.y_stride = kPanels * width;
+    task_.scratch = AllocWords(kBlockScratchBytes / sizeof(Word), &arena_, &blocks_);
   }
 
-  void Run(const Kernels& kernels, size_t tile_rows_min) {
-    if (packed_for_ != tile_rows_min) {
-      PackBlockRowsTask pack;
-      pack.x = x_.data();
-      pack.x_stride = kIn;
-      pack.rows = task_.rows;
-      pack.in = kIn;
-      pack.packed = packed_.data();
-      pack.tiles = BlockRowTiles(task_.rows, static_cast<size_t>(kernels.tile_rows));
-      pack.tile_rows_min = packed_for_ = tile_rows_min;
-      kernels.pack_block_rows(pack);
+  std::span<const float> Run(const Kernels& kernels, size_t tile_rows_min) {
+    if (pack_.tile_rows_min != tile_rows_min) {
+      pack_.tile_rows_min = task_.tile_rows_min = tile_rows_min;
+      kernels.pack_block_rows(pack_);
     }
-    task_.tile_rows_min = tile_rows_min;
     kernels.block_gemm(task_);
+    return {task_.y, task_.rows * task_.y_stride};
   }
 
  private:
   static constexpr size_t kIn = 768, kPanels = 4;
-  std::vector<float> x_, y_;
-  std::vector<Word> packed_;
-  std::vector<uint8_t> panels_, scratch_;
+  HugePageArena arena_;
+  std::vector<HugePageArena::Block> blocks_;
+  PackBlockRowsTask pack_;
   BlockGemmTask task_;
-  size_t packed_for_ = 0;
 };
+
+// Whether both sets give the same of make(), within kAmxErrorMax of the largest; int8 exactly.
+template <typename Make>
+bool Agree(const Kernels& kernels, const Kernels& wanted, numbers::DType dtype, Make&& make) {
+  auto one = make(kernels), other = make(wanted);
+  const std::span<const float> got = one.Run(kernels, 1), want = other.Run(wanted, 1);
+  float size = 0;
+  for (const float v : want) size = std::max(size, std::abs(v));
+  const auto most = dtype == numbers::DType::kI8 ? 0 : static_cast<float>(kAmxErrorMax) * size;
+  return std::ranges::equal(got, want,
+                            [most](float a, float b) { return std::abs(a - b) <= most; });
+}
+
+bool AgreesWithEmulation() { return TilesAgree(*AmxKernels(), *EmulatedAmxKernels()); }
 
 // The shortest of a few runs.
 template <typename Run>
@@ -188,13 +188,16 @@ std::chrono::nanoseconds ShortestOf(Run&& run) {
 }
 
 // `make(rows)` gives what Run(kernels, tile_rows_min) multiplies.
-template <typename MakeTrial>
-size_t MeasureTileRowsMin(const Kernels& kernels, MakeTrial&& make) {
+template <typename Make>
+size_t MeasureTileRowsMin(const Kernels& kernels, Make&& make) {
   constexpr size_t kRows[] = {1, 2, 4, 8, 12, 16, 24};
   size_t least = kRows[std::size(kRows) - 1] + 1;
   // From the most rows down to the first number at which vectors are as fast.
   for (size_t i = std::size(kRows); i-- > 0;) {
     auto trial = make(kRows[i]);
+    // A unit that was idle takes a while to reach its speed.
+    const auto warm = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
+    while (std::chrono::steady_clock::now() < warm) trial.Run(kernels, 1);
     const auto tiles = ShortestOf([&] { trial.Run(kernels, 1); });
     if (tiles >= ShortestOf([&] { trial.Run(kernels, kRows[i] + 1); })) break;
     least = kRows[i];
@@ -230,6 +233,23 @@ bool AmxIsUsable() {
   return usable;
 }
 
+bool TilesAgree(const Kernels& kernels, const Kernels& wanted) {
+  using enum numbers::DType;
+  for (const numbers::DType dtype : {kI8, kBf16}) {
+    // Rows of both heights, k that ends between two steps.
+    if (!Agree(kernels, wanted, dtype,
+               [dtype](const Kernels& with) { return Trial(with, dtype, 37, 150, 2); }))
+      return false;
+    for (const numbers::DType stored : {kQ8_0, kQ6K}) {  // whole groups, and halves of them
+      if (!Agree(kernels, wanted, dtype, [dtype, stored](const Kernels& with) {
+            return BlockTrial(with, stored, dtype, 37);
+          }))
+        return false;
+    }
+  }
+  return true;
+}
+
 size_t TileRowsMin(const Kernels& kernels) {
   if (&kernels != AmxKernels()) return 1;
   static const size_t measured = MeasureTileRowsMin(
@@ -239,8 +259,15 @@ size_t TileRowsMin(const Kernels& kernels) {
 
 size_t BlockTileRowsMin(const Kernels& kernels) {
   if (&kernels != AmxKernels()) return 1;
-  static const size_t measured =
-      MeasureTileRowsMin(kernels, [&](size_t rows) { return BlockTrial(kernels, rows); });
+  static const size_t measured = [&] {
+    size_t least = 1;
+    for (const numbers::DType stored : {numbers::DType::kQ8_0, numbers::DType::kQ6K}) {
+      least = std::max(least, MeasureTileRowsMin(kernels, [&](size_t rows) {
+                         return BlockTrial(kernels, stored, numbers::DType::kI8, rows);
+                       }));
+    }
+    return least;
+  }();
   return measured;
 }
 

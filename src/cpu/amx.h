@@ -15,9 +15,15 @@ struct AmxProbe {
   // The kernel permits this process to use them: they take 8 KiB more a thread, so that Linux gives
   // them on request alone (5.16 and later). 0, or errno.
   int (*request)();
-  // The unit's results are those of its emulation: int8 exactly, bf16 within rounding.
+  // The unit's results are those of its emulation, within kAmxErrorMax of the largest.
   bool (*agrees)();
 };
+
+// int8 is exact. bf16's order of additions is documented, but another order would not be wrong.
+constexpr double kAmxErrorMax = 2e-6;
+
+// Whether `kernels` agree with `wanted` in GEMMs of every shape of tiles that they use.
+bool TilesAgree(const Kernels& kernels, const Kernels& wanted);
 
 // True if the unit may be used. `refusal`: why not, where the processor has one; else empty.
 bool AskForAmx(const AmxProbe& probe, std::string* refusal);

@@ -46,6 +46,25 @@ TEST(Amx, ARefusalSaysWhy) {
 
 TEST(Amx, ThisMachineAnswersTheSameTwice) { EXPECT_EQ(AmxIsUsable(), AmxIsUsable()); }
 
+// The check that a processor's unit has to pass tells one that rounds otherwise.
+TEST(Amx, TheCheckAtTheStartTellsWrongResults) {
+  const Kernels* const tiles = EmulatedAmxKernels();
+  if (std::ranges::count(AllKernels(), tiles) == 0) GTEST_SKIP() << "no AVX-512 BF16";
+  EXPECT_TRUE(TilesAgree(*tiles, *tiles));
+  Kernels wrong = *tiles;
+  wrong.gemm = [](const GemmTask& task) {
+    EmulatedAmxKernels()->gemm(task);
+    task.y[task.rows * task.y_stride - 1] *= 1.001f;
+  };
+  EXPECT_FALSE(TilesAgree(wrong, *tiles));
+  wrong = *tiles;
+  wrong.block_gemm = [](const BlockGemmTask& task) {
+    EmulatedAmxKernels()->block_gemm(task);
+    if (task.stored == numbers::DType::kQ6K) task.y[0] += 1;
+  };
+  EXPECT_FALSE(TilesAgree(wrong, *tiles));
+}
+
 TEST(Amx, OnlyAProcessorsUnitIsMeasured) {
   for (const Kernels* kernels : AllKernels()) {
     const size_t rows = TileRowsMin(*kernels);

@@ -29,13 +29,22 @@ inline size_t OddLines(size_t words) {
   return ((words + kLineWords - 1) / kLineWords | 1) * kLineWords;
 }
 
+// Words of k that are multiplied at once: whole steps of a tile unit, with zeros behind the last word.
+template <typename Dot>
+constexpr size_t kWordStep = kByTiles<Dot> ? kTileEdge : 1;
+
+inline void ZeroWordsFrom(Word* words, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) words[i] = 0;
+}
+
 // Words of each part of the scratch, in order.
 struct AttentionSizes {
   AttentionSizes(numbers::DType dtype, size_t length, size_t head_size) {
     const size_t per_word = WordValues(dtype);
     const size_t rows = dtype == numbers::DType::kF32 ? kGemmRows<DotF32> : kGemmRows<DotBf16>;
-    key_words = (head_size + per_word - 1) / per_word;
-    length_words = (length + per_word - 1) / per_word;
+    const size_t step = dtype == numbers::DType::kF32 ? kWordStep<DotF32> : kWordStep<DotBf16>;
+    key_words = RoundUp((head_size + per_word - 1) / per_word, step);
+    length_words = RoundUp((length + per_word - 1) / per_word, step);
     query_stride = OddLines(head_size);  // f32 rotates into it
     const size_t block = length < kKeyBlock ? length : kKeyBlock;
     score_stride = OddLines(RoundUp(block, kPanel));
@@ -92,6 +101,7 @@ inline void PackKeys(const AttentionTask& task, size_t key_words, Word* keys, fl
                      Word* words) {
   const size_t length = static_cast<size_t>(task.length);
   const size_t size = static_cast<size_t>(task.head_size);
+  const size_t used = Dot::kCoarse ? (size + 1) / 2 : size;  // of key_words
   for (size_t first = 0; first < length; first += kPanel) {
     Word* panel = keys + first * key_words;
     const size_t rows = length - first < kPanel ? length - first : kPanel;
@@ -106,8 +116,9 @@ inline void PackKeys(const AttentionTask& task, size_t key_words, Word* keys, fl
         RoundRow<Dot>(key, size, words);
         from = words;
       }
-      for (size_t d = 0; d < key_words; ++d) panel[d * kPanel + j] = from[d];
+      for (size_t d = 0; d < used; ++d) panel[d * kPanel + j] = from[d];
     }
+    ZeroWordsFrom(panel, used * kPanel, key_words * kPanel);
     for (size_t d = 0; d < key_words && rows < kPanel; ++d) {
       for (size_t j = rows; j < kPanel; ++j) panel[d * kPanel + j] = 0;
     }
@@ -122,7 +133,9 @@ inline void PackValues(const AttentionTask& task, size_t length_words, Word* val
   for (size_t first = 0; first < size; first += kPanel) {
     Word* panel = values + first * length_words;
     const size_t cols = size - first < kPanel ? size - first : kPanel;
-    for (size_t w = 0; w < length_words; ++w) {
+    const size_t used = (length + kPerWord - 1) / kPerWord;
+    ZeroWordsFrom(panel, used * kPanel, length_words * kPanel);
+    for (size_t w = 0; w < used; ++w) {
       const float* value = task.v + w * kPerWord * task.stride + first;
       float* to = reinterpret_cast<float*>(panel + w * kPanel);
       const bool pair = kPerWord == 2 && w * kPerWord + 1 < length;
@@ -240,7 +253,11 @@ inline void PackQueries(const AttentionTask& task, size_t first, size_t rows, Wo
       Rotate(task, query, first + r, row);
       query = row;
     }
-    RoundRow<Dot>(query, static_cast<size_t>(task.head_size), queries + r * stride);
+    const size_t size = static_cast<size_t>(task.head_size);
+    RoundRow<Dot>(query, size, queries + r * stride);
+    if constexpr (kByTiles<Dot>) {
+      ZeroWordsFrom(queries + r * stride, (size + 1) / 2, RoundUp((size + 1) / 2, kTileEdge));
+    }
   }
 }
 
@@ -311,6 +328,10 @@ void AttendHead(const AttentionTask& task) {
         if constexpr (Dot::kCoarse) {
           auto* to = reinterpret_cast<uint16_t*>(weights + r * sizes.weight_stride);
           before[r] = SoftmaxBlock<true>(task, query, line, to, b, lo, hi, stop, &states[r]);
+          if constexpr (kByTiles<Dot>) {
+            const size_t used = (stop - b + 1) / 2;
+            ZeroWordsFrom(weights + r * sizes.weight_stride, used, RoundUp(used, kTileEdge));
+          }
         } else {
           before[r] = SoftmaxBlock<false>(task, query, line, line, b, lo, hi, stop, &states[r]);
         }
@@ -321,8 +342,8 @@ void AttendHead(const AttentionTask& task) {
       for (size_t d = 0; d < size; d += kPanel) {
         PanelProduct<Dot>(w, sizes.weight_stride, rows,
                           values + d * sizes.length_words + b / kPerWord * kPanel,
-                          (stop - b + kPerWord - 1) / kPerWord, to + d, to_stride,
-                          size - d < kPanel ? size - d : kPanel);
+                          RoundUp((stop - b + kPerWord - 1) / kPerWord, kWordStep<Dot>), to + d,
+                          to_stride, size - d < kPanel ? size - d : kPanel);
       }
       for (size_t r = 0; r < rows && b != begin; ++r) {
         AddScaled(out + r * task.out_stride, before[r], part + r * sizes.part_stride, size);

@@ -32,8 +32,8 @@
 // instruction set has one:
 //   y = fma(float(sum) * scale, x.scale, y)    Q6_K: twice, by halves
 //   y = fma(min, x.scale * sum(q - zero), y)   types with a min; the second factor is x.sum
-// group by group from k = 0 up, whatever kernel does it. In bf16 and f32 it is the chain of
-// kernels.h over the words' values.
+// group by group from k = 0 up, whatever kernel does it. In bf16 and f32 it is the order
+// of kernels.h over the words' values.
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 namespace penstock::cpu {
@@ -33,8 +35,8 @@ bool HasF16c() {
 
 namespace {
 
-// Features of this processor.
-uint32_t SupportedFeatures() {
+// Features of this processor. `amx`: ask for that, too, which runs its instructions.
+uint32_t SupportedFeatures([[maybe_unused]] bool amx) {
   uint32_t features = 0;
   const auto add = [&features](Feature feature, bool supported) {
     if (supported) features |= feature;
@@ -48,9 +50,12 @@ uint32_t SupportedFeatures() {
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
   add(kAvx512Vnni, __builtin_cpu_supports("avx512vnni"));
   add(kAvx512Bf16, __builtin_cpu_supports("avx512bf16"));
-  add(kAmx, (features & kAvx512Bf16) != 0 && AmxIsUsable());
+  constexpr uint32_t kBesideAmx = kAvx512 | kAvx512Vnni | kAvx512Bf16;
+  add(kAmx, amx && (features & kBesideAmx) == kBesideAmx && AmxIsUsable());
 #elif defined(__aarch64__)
   add(kNeon, true);  // every 64-bit ARM processor has it
+  constexpr unsigned long kI8mmAndBf16 = 1ul << 13 | 1ul << 14;  // HWCAP2_I8MM, HWCAP2_BF16
+  add(kI8mm, (getauxval(AT_HWCAP2) & kI8mmAndBf16) == kI8mmAndBf16);
 #endif
   return features;
 }
@@ -58,38 +63,46 @@ uint32_t SupportedFeatures() {
 // Slowest first.
 constexpr const Kernels* (*kTables[])() = {ScalarKernels, Avx2Kernels,       AvxVnniKernels,
                                            Avx512Kernels, Avx512VnniKernels, Avx512Bf16Kernels,
-                                           AmxKernels,    NeonKernels};
+                                           AmxKernels,    NeonKernels,       I8mmKernels};
 constexpr const Kernels* (*kEmulated[])() = {EmulatedAmxKernels};
 
-void AddSupported(std::span<const Kernels* (*const)()> tables, std::vector<const Kernels*>* out) {
-  const uint32_t features = SupportedFeatures();
+void AddSupported(std::span<const Kernels* (*const)()> tables, uint32_t features,
+                  std::vector<const Kernels*>* out) {
   for (const auto table : tables) {
     const Kernels* const kernels = table();
     if (kernels != nullptr && (kernels->needs & ~features) == 0) out->push_back(kernels);
   }
 }
 
+// Emulated ones first.
+std::vector<const Kernels*> OfferedKernels(bool amx) {
+  const uint32_t features = SupportedFeatures(amx);
+  std::vector<const Kernels*> out;
+  AddSupported(kEmulated, features, &out);
+  AddSupported(kTables, features, &out);
+  return out;
+}
+
 }  // namespace
 
 std::vector<const Kernels*> SupportedKernels() {
   std::vector<const Kernels*> out;
-  AddSupported(kTables, &out);
+  AddSupported(kTables, SupportedFeatures(true), &out);
   return out;
 }
 
-std::vector<const Kernels*> AllKernels() {
-  std::vector<const Kernels*> out;
-  AddSupported(kEmulated, &out);
-  AddSupported(kTables, &out);
-  return out;
-}
+std::vector<const Kernels*> AllKernels() { return OfferedKernels(true); }
 
 Expected<const Kernels*> ChooseKernels(const std::string& forced) {
-  const std::vector<const Kernels*> all = AllKernels();
-  if (forced.empty()) return all.back();
+  if (forced.empty()) return SupportedKernels().back();
+  // A name keeps the process off an instruction set that traps or is wrong: first without AMX.
+  for (const bool amx : {false, true}) {
+    for (const Kernels* kernels : OfferedKernels(amx)) {
+      if (forced == kernels->name) return kernels;
+    }
+  }
   std::string names;
-  for (const Kernels* kernels : all) {
-    if (forced == kernels->name) return kernels;
+  for (const Kernels* kernels : AllKernels()) {
     names += (names.empty() ? "" : ", ") + std::string(kernels->name);
   }
   return Status::Unsupported("PENSTOCK_CPU_ISA=" + forced + ": this processor offers " + names,

@@ -1,5 +1,6 @@
 // Selects the kernels this process runs: once by cpuid, or forced by PENSTOCK_CPU_ISA (scalar,
-// avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx, neon) for tests and for comparing machines.
+// avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx, neon,
+// i8mm, and amx_emulated) for tests and for comparing machines.
 #pragma once
 
 #include <string>

@@ -4,10 +4,12 @@
 // A word holds 1 f32, 2 bf16 or 4 int8 values of neighbouring k. A set without an instruction for
 // the whole word takes it in two phases: even values, then odd ones. Weights<phase> and Rows<phase>
 // give what Add multiplies, lane by lane. kCoarse: the activation may round the results further.
+// kByPairs: the set multiplies two rows by two columns at once.
 
 struct DotF32 {
   using Acc = Simd::Vec;
   static constexpr bool kInt8 = false;
+  static constexpr bool kByPairs = false;
   static constexpr bool kCoarse = false;
   static constexpr int kPhases = 1;
   template <int kPhase>
@@ -26,8 +28,10 @@ struct DotF32 {
 // Without native products the halves are widened to f32: exact products, one rounding a sum.
 template <typename S>
 struct DotBf16Of {
+  using Set = S;
   using Acc = typename S::Vec;
   static constexpr bool kInt8 = false;
+  static constexpr bool kByPairs = requires { S::kMultipliesPairs; };
   static constexpr bool kCoarse = true;
   static constexpr int kPhases = S::kDotsBf16 ? 1 : 2;
   template <int kPhase>
@@ -55,8 +59,10 @@ struct DotBf16Of {
 // to 16 bits, where a sum of two products fits in 32 (maddubs would saturate at 16).
 template <typename S>
 struct DotInt8Of {
+  using Set = S;
   using Acc = typename S::Words;
   static constexpr bool kInt8 = true;
+  static constexpr bool kByPairs = requires { S::kMultipliesPairs; };
   static constexpr bool kCoarse = true;
   static constexpr int kPhases = S::kDotsInt8 ? 1 : 2;
   template <int kPhase>

@@ -1,4 +1,4 @@
-// The amx build: avx512bf16 with GEMMs and the attention of encoders by the tile unit. The linker may keep this
+// The amx build: avx512bf16 with GEMMs, of blocks too, and attention of encoders by the tile unit. The linker may keep this
 // file's copy of an inline function for the whole program, so nothing of std is instantiated here.
 #include "cpu/block_layout.h"
 #include "cpu/kernels.h"

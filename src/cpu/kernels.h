@@ -25,7 +25,8 @@
 // et al., 2022; MiniLM-L6: 0.99951 rather than 0.99912 over 5,000 passages).
 //
 // Order of additions. A result of a GEMM is one chain of additions over k from 0 up, whatever
-// tile computes it, so a row's bits do not depend on its neighbours.
+// tile computes it, so a row's bits do not depend on its neighbours. In bf16 a tile unit, and blocks
+// of two rows by two columns, sum a few words in an order of their own before each addition.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +47,8 @@ enum Feature : uint32_t {
   kAvx512Vnni = 1 << 3,
   kAvx512Bf16 = 1 << 4,
   kNeon = 1 << 5,
-  kAmx = 1 << 6,  // TILE, INT8 and BF16, and the permission to use them (see amx.h)
+  kI8mm = 1 << 7,  // and BF16 of ARM
+  kAmx = 1 << 6,   // TILE, INT8 and BF16, and the permission to use them (see amx.h)
 };
 
 // May alias floats, bf16 or bytes in memory.
@@ -207,8 +209,8 @@ struct Kernels {
   uint32_t needs;        // Features
   bool multiplies_bf16;  // in the processor; else bf16 is widened first
   int32_t panel;         // columns of a weight panel
-  int32_t tile_rows;     // rows that block_gemm and f32 GEMMs work on at once
-  int32_t coarse_rows;   // the same of bf16 and int8 GEMMs; more than tile_rows on a tile unit
+  int32_t tile_rows;     // rows a GEMM tile works on at once
+  int32_t coarse_rows;   // the same in bf16 and int8; more than tile_rows on a tile unit
 
   // An int8 group with a NaN or an infinity has the scale NaN: all of its row's results are NaN.
   void (*pack_rows)(const PackRowsTask& task);
@@ -251,6 +253,7 @@ const Kernels* Avx512Kernels();
 const Kernels* Avx512VnniKernels();
 const Kernels* Avx512Bf16Kernels();
 const Kernels* NeonKernels();
+const Kernels* I8mmKernels();
 const Kernels* AmxKernels();
 // AmxKernels on a tile unit in C++: of the same bits, and slow.
 const Kernels* EmulatedAmxKernels();

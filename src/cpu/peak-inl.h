@@ -38,10 +38,38 @@ double UnitPeak(size_t steps, size_t word_values) {
   return 2.0 * static_cast<double>(steps * kUnitRows * kUnitRows * kTileEdge * word_values);
 }
 
+// By blocks of two rows and two columns: a step is two words of k.
+template <typename Dot>
+double PairsPeak(size_t steps, size_t word_values) {
+  using Set = typename Dot::Set;
+  constexpr int kPairs = kTileRows / 2;
+  typename Dot::Acc blocks[kPairs][2 * kTileVecs] = {};
+  typename Set::Words x = Set::ZeroWords();
+  const typename Set::Words w = Set::ZeroWords();
+  for (size_t i = 0; i < steps; ++i) {
+#pragma GCC unroll 4
+    for (int p = 0; p < kPairs; ++p) {
+#pragma GCC unroll 8
+      for (int c = 0; c < 2 * kTileVecs; ++c) {
+        Set::Hide(&x);
+        blocks[p][c] = Set::AddPairs(blocks[p][c], x, w);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int p = 0; p < kPairs; ++p) {
+#pragma GCC unroll 8
+    for (int c = 0; c < 2 * kTileVecs; ++c) Set::Use(blocks[p][c]);
+  }
+  return 4.0 * static_cast<double>(steps * kTileRows * kPanel * word_values);
+}
+
 template <typename Dot>
 double PeakBy(size_t steps, size_t word_values) {
   if constexpr (kByTiles<Dot>) {
     return UnitPeak<Dot>(steps, word_values);
+  } else if constexpr (Dot::kByPairs) {
+    return PairsPeak<Dot>(steps, word_values);
   } else {
     return PeakOf<Dot>(steps, word_values);
   }

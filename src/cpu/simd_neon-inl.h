@@ -1,5 +1,5 @@
-// The vector types of the NEON build: armv8-a as every 64-bit ARM processor has it, no extensions.
-// Included inside namespace penstock::cpu::<isa>, after <arm_neon.h>.
+// The vector types of the NEON build: armv8-a as every 64-bit ARM processor has it, with I8MM and
+// BF16 where the file is compiled for them. Included inside namespace penstock::cpu::<isa>, after <arm_neon.h>.
 
 struct Simd {
   using Vec = float32x4_t;
@@ -56,7 +56,15 @@ struct Simd {
   static Vec AsFloat(Words v) { return vreinterpretq_f32_u32(v); }
   static Vec ToFloat(Words v) { return vcvtq_f32_s32(vreinterpretq_s32_u32(v)); }
 
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  static constexpr bool kDotsBf16 = true;
+  static bfloat16x8_t Bf16(Words v) { return vreinterpretq_bf16_u32(v); }
+  // acc + (even halves' product + odd halves' product); each sum is rounded to odd, denormals are 0.
+  static Vec DotBf16(Vec acc, Words x, Words w) { return vbfdotq_f32(acc, Bf16(x), Bf16(w)); }
+#else
   static constexpr bool kDotsBf16 = false;
+#endif
+
   static Words LowHalves(Words v) { return vshlq_n_u32(v, 16); }
   static Words HighHalves(Words v) { return vandq_u32(v, SetWord(0xffff0000)); }
   // Rounded to bf16 in the high halves; the low ones are left over.
@@ -77,7 +85,51 @@ struct Simd {
     }
   }
 
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+  static constexpr bool kDotsInt8 = true;
+  static Words DotInt8(Words acc, Words x, Words w) {
+    return vreinterpretq_u32_s32(
+        vusdotq_s32(vreinterpretq_s32_u32(acc), vreinterpretq_u8_u32(x), vreinterpretq_s8_u32(w)));
+  }
+#else
   static constexpr bool kDotsInt8 = false;
+#endif
+#if defined(__ARM_FEATURE_MATMUL_INT8) && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  // Blocks of two rows by two columns, of two words of k at once, which are twice the products of
+  // the dots above: lanes r0 c0, r0 c1, r1 c0, r1 c1.
+  static constexpr bool kMultipliesPairs = true;
+  static Words PairRows(const Word* first, const Word* second) {
+    return vcombine_u32(vld1_u32(first), vld1_u32(second));
+  }
+  // The next word of each column beside the one before: of the first two columns, the last two.
+  static Words LowPairs(Words word, Words next) { return vzip1q_u32(word, next); }
+  static Words HighPairs(Words word, Words next) { return vzip2q_u32(word, next); }
+  static Words AddPairs(Words acc, Words rows, Words columns) {
+    return vreinterpretq_u32_s32(vusmmlaq_s32(
+        vreinterpretq_s32_u32(acc), vreinterpretq_u8_u32(rows), vreinterpretq_s8_u32(columns)));
+  }
+  // A block's four products are added as two dots are.
+  static Vec AddPairs(Vec acc, Words rows, Words columns) {
+    return vbfmmlaq_f32(acc, Bf16(rows), Bf16(columns));
+  }
+  // A row of four columns, of their two blocks.
+  static Words FirstRow(Words low, Words high) {
+    return vreinterpretq_u32_u64(
+        vtrn1q_u64(vreinterpretq_u64_u32(low), vreinterpretq_u64_u32(high)));
+  }
+  static Words SecondRow(Words low, Words high) {
+    return vreinterpretq_u32_u64(
+        vtrn2q_u64(vreinterpretq_u64_u32(low), vreinterpretq_u64_u32(high)));
+  }
+  static Vec FirstRow(Vec low, Vec high) {
+    return vreinterpretq_f32_u32(FirstRow(vreinterpretq_u32_f32(low), vreinterpretq_u32_f32(high)));
+  }
+  static Vec SecondRow(Vec low, Vec high) {
+    return vreinterpretq_f32_u32(
+        SecondRow(vreinterpretq_u32_f32(low), vreinterpretq_u32_f32(high)));
+  }
+#endif
+
   static int16x8_t Halves(Words v) { return vreinterpretq_s16_u32(v); }
   static Words FromHalves(int16x8_t v) { return vreinterpretq_u32_s16(v); }
   static Words EvenBytes(Words v) { return vandq_u32(v, SetWord(0x00ff00ff)); }

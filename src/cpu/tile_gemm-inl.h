@@ -230,9 +230,10 @@ void UnitPanel(const PanelTask& task, size_t rows) {
   }
 }
 
-// `rows` of x from `first` on; calls panel(task) for each panel.
+// Calls panel(task) for panels [begin, end) by `rows` rows of x from `first_row` on.
 template <typename Panel>
-inline void ForPanels(const GemmTask& task, size_t first_row, size_t rows, Panel&& panel) {
+inline void ForPanels(const GemmTask& task, size_t begin, size_t end, size_t first_row, size_t rows,
+                      Panel&& panel) {
   const size_t groups = ScaleGroups(task.dtype, task.in);
   PanelTask part = {};
   part.x_stride = RowStride(task.dtype, task.in);
@@ -243,7 +244,7 @@ inline void ForPanels(const GemmTask& task, size_t first_row, size_t rows, Panel
   part.activation = task.activation;
   part.multiply = task.multiply;
   part.y_stride = task.y_stride;
-  for (size_t p = 0; p < task.panel_count; ++p) {
+  for (size_t p = begin; p < end; ++p) {
     const size_t first = p * kPanel;
     part.panel = task.panels + p * part.words * kPanel;
     part.next = p + 1 < task.panel_count ? part.panel + part.words * kPanel : task.next;
@@ -257,29 +258,44 @@ inline void ForPanels(const GemmTask& task, size_t first_row, size_t rows, Panel
 }
 
 template <typename Dot>
-inline void GemmByVectors(const GemmTask& task, size_t first, size_t rows) {
-  ForPanels(task, first, rows, [](const PanelTask& part) { GemmPanel<Dot>(part); });
+inline void GemmByVectors(const GemmTask& task, size_t begin, size_t end, size_t first,
+                          size_t rows) {
+  ForPanels(task, begin, end, first, rows, [](const PanelTask& part) { GemmPanel<Dot>(part); });
 }
 
-// Whole tiles first, then the rows that are left.
+// `rows` rows from `first` on, in pieces of `piece`, for which the unit is configured if *configured
+// says so.
+template <typename Dot>
+inline void GemmByUnit(const GemmTask& task, size_t begin, size_t end, size_t first, size_t rows,
+                       size_t piece, size_t* configured) {
+  if (rows == 0) return;
+  if (*configured != piece) ConfigureTiles<Dot>(piece);
+  *configured = piece;
+  ForPanels(task, begin, end, first, rows,
+            [piece](const PanelTask& part) { UnitPanel<Dot>(part, piece); });
+}
+
+// A few panels at a time, which are still in L2 when the rows that fill no tile follow.
 template <typename Dot>
 void GemmOf(const GemmTask& task) {
   if constexpr (!kByTiles<Dot>) {
-    GemmByVectors<Dot>(task, 0, task.rows);
+    GemmByVectors<Dot>(task, 0, task.panel_count, 0, task.rows);
   } else {
+    constexpr size_t kPanels = 4;
     const size_t whole = task.rows / kUnitRows * kUnitRows;
     const size_t left = task.rows - whole;
-    if (whole > 0) {
-      ConfigureTiles<Dot>(kUnitRows);
-      ForPanels(task, 0, whole, [](const PanelTask& part) { UnitPanel<Dot>(part, kUnitRows); });
-    }
     const bool vectors = Dot::kInt8 && left < task.tile_rows_min;
-    if (left > 0 && !vectors) {
-      ConfigureTiles<Dot>(left);
-      ForPanels(task, whole, left, [left](const PanelTask& part) { UnitPanel<Dot>(part, left); });
+    size_t configured = 0;
+    for (size_t begin = 0; begin < task.panel_count; begin += kPanels) {
+      const size_t end = task.panel_count - begin < kPanels ? task.panel_count : begin + kPanels;
+      GemmByUnit<Dot>(task, begin, end, 0, whole, kUnitRows, &configured);
+      if (vectors) {
+        GemmByVectors<Dot>(task, begin, end, whole, left);
+      } else {
+        GemmByUnit<Dot>(task, begin, end, whole, left, left, &configured);
+      }
     }
-    ReleaseTiles<Dot>();
-    if (left > 0 && vectors) GemmByVectors<Dot>(task, whole, left);
+    if (configured > 0) ReleaseTiles<Dot>();
   }
 }
 
