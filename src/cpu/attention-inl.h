@@ -21,6 +21,9 @@
 
 constexpr size_t kKeyBlock = 512;
 static_assert(kKeyBlock % kPanel == 0);
+// Keys that are packed at once: half a panel, or a whole one.
+constexpr size_t kKeysAtOnce = kPanel < 16 ? kPanel : 16;
+static_assert(kPanel % kKeysAtOnce == 0);
 
 inline size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -54,6 +57,8 @@ struct AttentionSizes {
     values = RoundUp(head_size, kPanel) * length_words;
     row = RoundUp(head_size, kLineWords);
     queries = rows * query_stride;
+    // Keys pass through it first.
+    if (queries < kKeysAtOnce * key_words) queries = kKeysAtOnce * key_words;
     scores = rows * score_stride;
     weights = dtype == numbers::DType::kF32 ? 0 : rows * weight_stride;
     part = length > kKeyBlock ? rows * part_stride : 0;
@@ -95,33 +100,44 @@ inline void RoundRow(const float* x, size_t n, Word* to) {
   }
 }
 
-// `row` is scratch for a key's floats, `words` for its words.
+// to[c][r] = from[r][c] for kKeysAtOnce rows of `words` words.
+template <typename Set>
+inline void TransposeKeys(const Word* from, size_t stride, size_t words, Word* to) {
+  size_t first = 0;
+  if constexpr (requires { &Set::Transpose; }) {
+    for (; first + kKeysAtOnce <= words; first += kKeysAtOnce) {
+      Set::Transpose(from + first, stride, to + first * kPanel, kPanel);
+    }
+  }
+  for (size_t r = 0; r < kKeysAtOnce; ++r) {
+    for (size_t d = first; d < words; ++d) to[d * kPanel + r] = from[r * stride + d];
+  }
+}
+
+// `row` is scratch for a key's floats, `words` for those of kKeysAtOnce keys, key_words each.
 template <typename Dot>
 inline void PackKeys(const AttentionTask& task, size_t key_words, Word* keys, float* row,
                      Word* words) {
   const size_t length = static_cast<size_t>(task.length);
   const size_t size = static_cast<size_t>(task.head_size);
   const size_t used = Dot::kCoarse ? (size + 1) / 2 : size;  // of key_words
-  for (size_t first = 0; first < length; first += kPanel) {
-    Word* panel = keys + first * key_words;
-    const size_t rows = length - first < kPanel ? length - first : kPanel;
-    for (size_t j = 0; j < rows; ++j) {
-      const float* key = task.k + (first + j) * task.stride;
+  for (size_t r = 0; r < kKeysAtOnce; ++r) ZeroWordsFrom(words + r * key_words, used, key_words);
+  for (size_t first = 0; first < RoundUp(length, kPanel); first += kKeysAtOnce) {
+    for (size_t r = 0; r < kKeysAtOnce; ++r) {
+      Word* to = words + r * key_words;
+      if (first + r >= length) {
+        ZeroWordsFrom(to, 0, used);
+        continue;
+      }
+      const float* key = task.k + (first + r) * task.stride;
       if (task.rope_cos != nullptr) {
-        Rotate(task, key, first + j, row);
+        Rotate(task, key, first + r, row);
         key = row;
       }
-      const Word* from = reinterpret_cast<const Word*>(key);
-      if constexpr (Dot::kCoarse) {
-        RoundRow<Dot>(key, size, words);
-        from = words;
-      }
-      for (size_t d = 0; d < used; ++d) panel[d * kPanel + j] = from[d];
+      RoundRow<Dot>(key, size, to);
     }
-    ZeroWordsFrom(panel, used * kPanel, key_words * kPanel);
-    for (size_t d = 0; d < key_words && rows < kPanel; ++d) {
-      for (size_t j = rows; j < kPanel; ++j) panel[d * kPanel + j] = 0;
-    }
+    Word* panel = keys + first / kPanel * kPanel * key_words;
+    TransposeKeys<Simd>(words, key_words, key_words, panel + first % kPanel);
   }
 }
 
@@ -158,53 +174,73 @@ struct SoftmaxState {
   float sum = 0;
 };
 
+// e^((score - max) * factor), where kCoarse of `scale` = factor * log2(e), else of the factor, and
+// `shift` = max * scale.
 template <bool kCoarse>
-inline Vec ExpOf(Vec x) {
+inline Vec WeightOf(Vec score, Vec max, Vec scale, Vec shift) {
   if constexpr (kCoarse) {
-    return CoarseExp2(x);
+    return RoughExp2(Simd::Fma(score, scale, Simd::Sub(Simd::Zero(), shift)));
   } else {
-    return Exp(x);
+    return Exp(Simd::Mul(Simd::Sub(score, max), scale));
   }
 }
 
-// Keys [begin, end) of a block, of which the query sees [lo, hi); row[0] is the score of `begin`.
-// weights[0 .. end - begin) become e^(score - max), 0 for keys that the query does not see; f32
-// weights take the place of the scores. Returns the factor for the results of earlier blocks.
-template <bool kCoarse, typename Weight>
-inline float SoftmaxBlock(const AttentionTask& task, size_t query, float* row, Weight* weights,
-                          size_t begin, size_t lo, size_t hi, size_t end, SoftmaxState* state) {
-  lo = lo < begin ? begin : lo;
-  hi = hi > end ? end : hi;
-  if (lo > hi) lo = hi = end;
-  for (size_t j = 0; j < lo - begin; ++j) weights[j] = 0;
-  for (size_t j = hi - begin; j < end - begin; ++j) weights[j] = 0;
-  // Pairs of bf16 are whole words.
-  if (kCoarse && (end - begin) % 2 != 0) weights[end - begin] = 0;
-  if (lo == hi) return 1;
-  row += lo - begin;
-  weights += lo - begin;
-  const size_t width = hi - lo;
-  float factor = task.scale;
+// Keys of a block that a query sees, counted from the block's first: [lo, hi), which may be empty.
+struct SeenKeys {
+  size_t lo, hi;
+  size_t count;  // of the block
+};
+
+// Keys [begin, end) of a block, of all that the query sees: `window` on both sides.
+inline SeenKeys KeysSeen(size_t query, size_t window, size_t length, size_t begin, size_t end) {
+  const size_t first = query > window ? query - window : 0;
+  const size_t last = query + window + 1 < length ? query + window + 1 : length;
+  const size_t lo = first < begin ? begin : first;
+  const size_t hi = last > end ? end : last;
+  if (lo >= hi) return {end - begin, end - begin, end - begin};
+  return {lo - begin, hi - begin, end - begin};
+}
+
+// The largest score so far. Adds the bias to the scores first, where there is one: they are then
+// scaled. `distance`: of the block's first key from the query.
+inline float LargestScore(const AttentionTask& task, int32_t distance, const SeenKeys& seen,
+                          float largest, float* scores) {
   if (task.relative_bias != nullptr) {
     const int32_t reach = task.bias_reach;
-    for (size_t i = 0; i < width; ++i) {
-      int32_t distance = static_cast<int32_t>(lo + i) - static_cast<int32_t>(query);
-      distance = distance < -reach ? -reach : (distance > reach ? reach : distance);
-      row[i] = row[i] * task.scale + task.relative_bias[distance + reach];
+    for (size_t i = seen.lo; i < seen.hi; ++i) {
+      int32_t d = distance + static_cast<int32_t>(i);
+      d = d < -reach ? -reach : (d > reach ? reach : d);
+      scores[i] = scores[i] * task.scale + task.relative_bias[d + reach];
     }
-    factor = 1;
   }
-  Vec high = Simd::Set(state->max);
-  ForVectors(width, [&](size_t i, size_t n) {
-    const Vec s = LoadN(row + i, n);
+  Vec high = Simd::Set(largest);
+  const float* from = scores + seen.lo;
+  ForVectors(seen.hi - seen.lo, [&](size_t i, size_t n) {
+    const Vec s = LoadN(from + i, n);
     high = Simd::Max(high, n == kLanes ? s : Simd::KeepPart(s, high, n));
   });
-  const float most = Simd::MaxOf(high);
-  const Vec max = Simd::Set(most);
+  return Simd::MaxOf(high);
+}
+
+// weights[0 .. seen.count) become e^(score - largest), 0 for keys that the query does not see; f32
+// weights take the place of the scores. Returns the factor for the results of earlier blocks.
+template <bool kCoarse, typename Weight>
+inline float WeighKeys(const AttentionTask& task, const SeenKeys& seen, float largest,
+                       const float* scores, Weight* weights, SoftmaxState* state) {
+  for (size_t j = 0; j < seen.lo; ++j) weights[j] = 0;
+  for (size_t j = seen.hi; j < seen.count; ++j) weights[j] = 0;
+  // Pairs of bf16 are whole words.
+  if (kCoarse && seen.count % 2 != 0) weights[seen.count] = 0;
+  if (seen.lo == seen.hi) return 1;
+  const float factor = task.relative_bias == nullptr ? task.scale : 1;
+  const Vec max = Simd::Set(largest);
   const Vec scale = Simd::Set(kCoarse ? factor * 1.44269504f : factor);
+  const Vec shift = Simd::Mul(max, scale);
   Vec sum = Simd::Zero();
-  ForVectors(width, [&](size_t i, size_t n) {
-    Vec e = ExpOf<kCoarse>(Simd::Mul(Simd::Sub(LoadN(row + i, n), max), scale));
+  scores += seen.lo;
+  weights += seen.lo;
+  ForVectors(seen.hi - seen.lo, [&](size_t i, size_t n) {
+    Vec e = WeightOf<kCoarse>(LoadN(scores + i, n), max, scale, shift);
     if (n < kLanes) e = Simd::KeepPart(e, Simd::Zero(), n);
     if constexpr (kCoarse) {
       Simd::StoreBf16(weights + i, e, n);
@@ -216,11 +252,10 @@ inline float SoftmaxBlock(const AttentionTask& task, size_t query, float* row, W
   // The first block has nothing before it; a NaN must not get lost here.
   float before = 0;
   if (state->sum != 0) {
-    const Vec shift = Simd::Mul(Simd::Sub(Simd::Set(state->max), max), scale);
-    before = Simd::MaxOf(ExpOf<kCoarse>(shift));
+    before = Simd::MaxOf(WeightOf<kCoarse>(Simd::Set(state->max), max, scale, shift));
   }
   state->sum = state->sum * before + Simd::Sum(sum);
-  state->max = most;
+  state->max = largest;
   return before;
 }
 
@@ -319,21 +354,25 @@ void AttendHead(const AttentionTask& task) {
         PanelProduct<Dot>(q, q_stride, rows, keys + j * sizes.key_words, sizes.key_words,
                           scores + (j - panel), sizes.score_stride, kPanel);
       }
-      float before[kRows];
+      // All rows' largest scores first: the search in one row runs on while the next begins.
+      float before[kRows], largest[kRows];
+      SeenKeys seen[kRows];
       for (size_t r = 0; r < rows; ++r) {
-        const size_t query = first + r;
-        const size_t lo = query > window ? query - window : 0;
-        const size_t hi = query + window + 1 < length ? query + window + 1 : length;
+        seen[r] = KeysSeen(first + r, window, length, b, stop);
+        const auto distance = static_cast<int32_t>(b) - static_cast<int32_t>(first + r);
+        largest[r] = LargestScore(task, distance, seen[r], states[r].max,
+                                  scores + r * sizes.score_stride + (b - panel));
+      }
+      for (size_t r = 0; r < rows; ++r) {
         float* line = scores + r * sizes.score_stride + (b - panel);
         if constexpr (Dot::kCoarse) {
-          auto* to = reinterpret_cast<uint16_t*>(weights + r * sizes.weight_stride);
-          before[r] = SoftmaxBlock<true>(task, query, line, to, b, lo, hi, stop, &states[r]);
-          if constexpr (kByTiles<Dot>) {
-            const size_t used = (stop - b + 1) / 2;
-            ZeroWordsFrom(weights + r * sizes.weight_stride, used, RoundUp(used, kTileEdge));
-          }
+          Word* const words = weights + r * sizes.weight_stride;
+          before[r] = WeighKeys<true>(task, seen[r], largest[r], line,
+                                      reinterpret_cast<uint16_t*>(words), &states[r]);
+          const size_t used = (stop - b + 1) / 2;
+          ZeroWordsFrom(words, used, RoundUp(used, kWordStep<Dot>));
         } else {
-          before[r] = SoftmaxBlock<false>(task, query, line, line, b, lo, hi, stop, &states[r]);
+          before[r] = WeighKeys<false>(task, seen[r], largest[r], line, line, &states[r]);
         }
       }
       const Word* w = Dot::kCoarse ? weights : weights + (b - panel);
@@ -357,10 +396,45 @@ void AttendHead(const AttentionTask& task) {
   ReleaseTiles<Dot>();
 }
 
+// With a window, some blocks of queries at a time, whose keys and values stay in the cache, each as a
+// sequence of its own. It begins at a block of keys, so the bits are those of the whole.
+template <typename Dot>
+void AttendInParts(const AttentionTask& task) {
+  const size_t window = static_cast<size_t>(task.window);
+  const size_t queries = RoundUp(4 * window, kKeyBlock);
+  if (window == 0 || static_cast<size_t>(task.length) <= queries + 2 * window) {
+    return AttendHead<Dot>(task);
+  }
+  const size_t length = static_cast<size_t>(task.length);
+  const size_t query_end = static_cast<size_t>(task.query_end);
+  for (size_t first = static_cast<size_t>(task.query_begin); first < query_end;) {
+    // The queries that see no key before `key`, and some before.
+    const size_t key = first < window ? 0 : (first - window) / kKeyBlock * kKeyBlock;
+    const size_t all = key + window + queries;
+    const size_t last = all < query_end ? all : query_end;
+    AttentionTask part = task;
+    part.q += key * task.stride;
+    part.k += key * task.stride;
+    part.v += key * task.stride;
+    part.out += (first - static_cast<size_t>(task.query_begin)) * task.out_stride;
+    const size_t key_end = last + window < length ? last + window : length;
+    part.length = static_cast<int32_t>(key_end - key);
+    part.query_begin = static_cast<int32_t>(first - key);
+    part.query_end = static_cast<int32_t>(last - key);
+    if (task.rope_cos != nullptr) {
+      const size_t angles = static_cast<size_t>(task.rope_size) / 2;
+      part.rope_cos += key * angles;
+      part.rope_sin += key * angles;
+    }
+    AttendHead<Dot>(part);
+    first = last;
+  }
+}
+
 void AttentionHead(const AttentionTask& task) {
   if (task.dtype == numbers::DType::kBf16) {
-    AttendHead<DotBf16>(task);
+    AttendInParts<DotBf16>(task);
   } else {
-    AttendHead<DotF32>(task);
+    AttendInParts<DotF32>(task);
   }
 }

@@ -40,6 +40,19 @@ inline Vec CoarseExp2(Vec x) {
   return Simd::Scale2(p, n);
 }
 
+// 2^x for x <= 0 as CoarseExp2, relative error 7.5e-5 (degree 3): a twentieth of what rounding to
+// bf16 does next.
+inline Vec RoughExp2(Vec x) {
+  x = Simd::Max(Simd::Set(-126), x);
+  const Vec n = Simd::Round(x);
+  const Vec r = Simd::Sub(x, n);
+  Vec p = Simd::Set(0.0551716685f);
+  p = Simd::Fma(p, r, Simd::Set(0.242611125f));
+  p = Simd::Fma(p, r, Simd::Set(0.693260968f));
+  p = Simd::Fma(p, r, Simd::Set(0.999928057f));
+  return Simd::Scale2(p, n);
+}
+
 // erf(x) = x P(x^2) / Q(x^2) on |x| <= 4, beyond which it is +-1 in f32. P, Q of degree 5, fitted
 // to relative error 2.5e-8 (weighted least squares, Chebyshev nodes); 4e-7 as evaluated.
 inline Vec Erf(Vec x) {

@@ -68,10 +68,18 @@ struct Simd {
 
   static Words LowHalves(Words v) { return _mm512_slli_epi32(v, 16); }
   static Words HighHalves(Words v) { return _mm512_and_si512(v, SetWord(0xffff0000)); }
+
   // a in the low halves, b in the high ones.
   static Words PairBf16(Vec a, Vec b) {
+#if defined(__AVX512BF16__)
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+#else
     return _mm512_or_si512(_mm512_cvtepu16_epi32(ToBf16(a)),
                            _mm512_slli_epi32(_mm512_cvtepu16_epi32(ToBf16(b)), 16));
+#endif
   }
   static void StoreBf16(uint16_t* p, Vec v, size_t n) {
     _mm256_mask_storeu_epi16(p, n == kLanes ? __mmask16{0xffff} : Mask(n), ToBf16(v));
@@ -87,6 +95,7 @@ struct Simd {
 #else
   static constexpr bool kDotsInt8 = false;
 #endif
+
   static Words EvenBytes(Words v) { return _mm512_and_si512(v, SetWord(0x00ff00ff)); }
   static Words OddBytes(Words v) { return _mm512_srli_epi16(v, 8); }
   static Words EvenBytesSigned(Words v) { return _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8); }
@@ -111,6 +120,40 @@ struct Simd {
   static Vec LoadS8(const int8_t* p) {
     return ToFloat(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   }
+  // to[c][r] = from[r][c], 16 x 16 words, rows `stride` words apart: by pairs of rows, by fours, then
+  // by the registers' quarters.
+  static void Transpose(const Word* from, size_t stride, Word* to, size_t to_stride) {
+    Words v[16], t[16];
+#pragma GCC unroll 16
+    for (size_t r = 0; r < 16; ++r) v[r] = LoadWords(from + r * stride);
+#pragma GCC unroll 8
+    for (size_t r = 0; r < 16; r += 2) {
+      t[r] = _mm512_unpacklo_epi32(v[r], v[r + 1]);
+      t[r + 1] = _mm512_unpackhi_epi32(v[r], v[r + 1]);
+    }
+#pragma GCC unroll 4
+    for (size_t r = 0; r < 16; r += 4) {
+      v[r] = _mm512_unpacklo_epi64(t[r], t[r + 2]);
+      v[r + 1] = _mm512_unpackhi_epi64(t[r], t[r + 2]);
+      v[r + 2] = _mm512_unpacklo_epi64(t[r + 1], t[r + 3]);
+      v[r + 3] = _mm512_unpackhi_epi64(t[r + 1], t[r + 3]);
+    }
+#pragma GCC unroll 4
+    for (size_t c = 0; c < 4; ++c) {
+      const Words even = _mm512_shuffle_i32x4(v[c], v[4 + c], 0x88);
+      const Words odd = _mm512_shuffle_i32x4(v[c], v[4 + c], 0xdd);
+      const Words even2 = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0x88);
+      const Words odd2 = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0xdd);
+      const auto store = [&](size_t column, Words a) {
+        _mm512_storeu_si512(to + column * to_stride, a);
+      };
+      store(c, _mm512_shuffle_i32x4(even, even2, 0x88));
+      store(4 + c, _mm512_shuffle_i32x4(odd, odd2, 0x88));
+      store(8 + c, _mm512_shuffle_i32x4(even, even2, 0xdd));
+      store(12 + c, _mm512_shuffle_i32x4(odd, odd2, 0xdd));
+    }
+  }
+
   static bool AnyNan(Vec v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
 
   // For blocks (see block_layout.h).
