@@ -29,7 +29,7 @@ SOURCES = $(shell git ls-files --cached --others --exclude-standard 'src/*.h' 's
 # How far a compilation is.
 export NINJA_STATUS ?= [%p, %f of %t] 
 
-.PHONY: help release lab deps deps-serve sources configured serve generate install install-strip uninstall deb wheel check-wheel check-ray check-proxies check-chart image check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda gpu-check gpu-bundle clean
+.PHONY: help release lab deps deps-serve sources configured serve generate install install-strip uninstall deb wheel check-wheel check-ray check-proxies check-chart check-session image check-deb test unit e2e bench bench-peers bench-generate-peers bench-tensors-peers bench-magika soak soak-chat soak-hostile soak-tensors format check layers audit sbom lines check-format check-python tidy by-file odr asan tsan sanitizers fuzz check-arm check-cuda gpu-check gpu-bundle clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -123,6 +123,9 @@ check-proxies: release  ## deploy/proxies with real HAProxy, nginx and Envoy, re
 check-chart: release  ## deploy/helm by Helm's SDK, by the schemas of Kubernetes 1.25 to 1.37 and (PENSTOCK_CRDS=) of custom resources
 	python=$$(tools/make_venv.sh $(BUILD)/chart-venv tests/e2e/requirements-chart.txt) && \
 	  PENSTOCK_BIN=$(abspath $(BUILD))/penstock "$$python" -m pytest -q -rs -p no:cacheprovider tests/e2e/test_chart.py
+
+check-session: release  ## 784 requests over all routes and dialects: every answer as another build's (BEFORE=its program)
+	@tools/http_session.py $(BUILD)/penstock $(BEFORE)
 
 image: release  ## the container image from scratch, and a tar without containers, in build-image/; for buildah, podman, docker
 	@python3 tools/make_image.py --build $(BUILD) --out build-image $$(command -v buildah > /dev/null && echo --load || true)
