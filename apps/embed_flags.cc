@@ -50,11 +50,12 @@ void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
       ->DefaultText("float32");
   AddRunFlags(&app, flags);
   FlagGroup(&app, "Output")
-      .Add("--plot", flags->plot, "FILE",
-           FlagRule([](std::string& path) { return PlotNameFault(path); }, ""),
-           "Draw the vectors as points, too, by their two principal axes: .svg, with the texts as "
-           "labels, or .png. More than 10000 rows, or 64 MiB of vectors, give an even sample. Not "
-           "with --resume, which does not compute all vectors again.")
+      .Add(
+          "--plot", flags->plot, "FILE",
+          FlagRule([](std::string& path) { return PlotNameFault(path); }, ""),
+          "Draw the vectors as points, too, by their two principal axes, with the texts as labels: "
+          "an SVG file. More than 10000 rows, or 64 MiB of vectors, give an even sample. Not with "
+          "--resume, which does not compute all vectors again.")
       ->Excludes(app.Get("--resume"));
   AddShardFlags(line, &flags->shard, /*verify=*/true);
   FlagGroup(&app, "Shards")

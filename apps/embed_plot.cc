@@ -43,13 +43,13 @@ std::string AxisTitle(int number, double share) {
 }  // namespace
 
 std::string PlotNameFault(const std::string& path) {
-  if (HasEnding(path, ".svg") || HasEnding(path, ".png")) return "";
-  return fmt::format("'{}' ends in neither .svg nor .png", path);
+  if (HasEnding(path, ".svg")) return "";
+  return fmt::format("'{}' does not end in .svg: plots are SVG files", path);
 }
 
 Expected<EmbedPlot> EmbedPlot::Open(const std::string& path) {
   PENSTOCK_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(path));
-  return EmbedPlot(path, std::move(file));
+  return EmbedPlot(std::move(file));
 }
 
 void EmbedPlot::Add(const BulkWindow& window) {
@@ -110,12 +110,7 @@ Expected<plot::ScatterPlot> EmbedPlot::Draw(const std::string& model) const {
 
 Status EmbedPlot::Write(const std::string& model) {
   PENSTOCK_ASSIGN_OR_RETURN(const plot::ScatterPlot plot, Draw(model));
-  if (HasEnding(path_, ".png")) {
-    PENSTOCK_ASSIGN_OR_RETURN(const std::string png, plot.ToPng());
-    file_.Write(png);
-  } else {
-    file_.Write(plot.ToSvg());
-  }
+  file_.Write(plot.ToSvg());
   return file_.Close();
 }
 

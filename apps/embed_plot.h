@@ -18,7 +18,7 @@
 
 namespace penstock::cli {
 
-// Why a file of this name cannot be a plot; "": it can, by its ending, .svg or .png.
+// Why a file of this name cannot be a plot; "": it can, by its ending, .svg.
 std::string PlotNameFault(const std::string& path);
 
 class EmbedPlot {
@@ -47,10 +47,9 @@ class EmbedPlot {
     std::vector<float> vector;
   };
 
-  EmbedPlot(std::string path, OutputFile file) : path_(std::move(path)), file_(std::move(file)) {}
+  explicit EmbedPlot(OutputFile file) : file_(std::move(file)) {}
   void AddRow(int64_t row, const std::string& label, std::span<const float> vector);
 
-  std::string path_;
   OutputFile file_;
   std::vector<Sample> samples_;  // a heap, the largest hash on top
   int64_t rows_ = 0;             // with a vector, sampled or not

@@ -29,9 +29,8 @@ void AddRows(int rows, int32_t dimensions, EmbedPlot* plot, int skipped = -1) {
 }
 
 TEST(EmbedPlot, TakesNamesByTheirEnding) {
-  for (const char* name : {"x.svg", "a/b.PNG", "x.y.Svg"})
-    EXPECT_EQ(PlotNameFault(name), "") << name;
-  for (const char* name : {"", "x", ".svg", "x.svgz", "svg", "x.pdf", "-"}) {
+  for (const char* name : {"x.svg", "x.y.Svg"}) EXPECT_EQ(PlotNameFault(name), "") << name;
+  for (const char* name : {"", "x", ".svg", "x.svgz", "svg", "x.pdf", "x.png", "-"}) {
     EXPECT_NE(PlotNameFault(name), "") << name;
   }
 }

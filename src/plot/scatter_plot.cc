@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plot/svg.h"
+
 namespace penstock::plot {
 namespace {
 
@@ -66,9 +68,20 @@ std::string Shortened(const std::string& label) {
   return label;
 }
 
+// At most: which font a viewer takes is not known. Letters of usual ones are up to 0.6 of the size
+// wide, those of Chinese and its neighbours as wide as high.
+double WidthOf(const std::string& text, double size) {
+  double width = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xc0) != 0x80) width += byte >= 0xe2 ? size : 0.6 * size;
+  }
+  return width;
+}
+
 class Drawing {
  public:
-  Drawing(Canvas* canvas, const ScatterPlot& plot) : canvas_(canvas), plot_(plot) {
+  explicit Drawing(const ScatterPlot& plot) : plot_(plot), out_(SvgBegin(kPlotWidth, kPlotHeight)) {
     const size_t count = plot.points.size();
     radius_ = count <= 100 ? 4 : count <= 1000 ? 3 : count <= 4000 ? 2 : 1.5;
     opacity_ = count <= 100 ? 0.9 : count <= 1000 ? 0.6 : count <= 4000 ? 0.45 : 0.35;
@@ -90,32 +103,37 @@ class Drawing {
   }
 
   void Frame() {
-    canvas_->Text(kPlotLeft, 26, Canvas::Anchor::kStart, 15, plot_.title, false);
-    canvas_->Text(kPlotLeft, 46, Canvas::Anchor::kStart, kTextSize, plot_.note, false);
-    canvas_->Text(Middle(kPlotLeft, kPlotWidth - kPlotRight), kPlotHeight - 16,
-                  Canvas::Anchor::kMiddle, kTextSize, plot_.x_label, false);
-    canvas_->TextUpwards(20, Middle(kPlotTop, kPlotHeight - kPlotBottom), plot_.y_label);
+    out_ += SvgText(kPlotLeft, 26, "start", 15, plot_.title);
+    out_ += SvgText(kPlotLeft, 46, "start", kTextSize, plot_.note);
+    out_ += SvgText(Middle(kPlotLeft, kPlotWidth - kPlotRight), kPlotHeight - 16, "middle",
+                    kTextSize, plot_.x_label);
+    out_ += SvgTextUpwards(20, Middle(kPlotTop, kPlotHeight - kPlotBottom), plot_.y_label);
     const double step = RoundStep(90 / x_.per_unit);
     ForEachTick(x_, kPlotLeft, kPlotWidth - kPlotRight, step, [&](double value, double at) {
-      canvas_->Line(Canvas::Stroke::kGrid, at, kPlotTop, at, kPlotHeight - kPlotBottom);
-      canvas_->Text(at, kPlotHeight - kPlotBottom + 18, Canvas::Anchor::kMiddle, kTextSize,
-                    TickText(value, step), false);
+      out_ += SvgLine("g", at, kPlotTop, at, kPlotHeight - kPlotBottom);
+      out_ +=
+          SvgText(at, kPlotHeight - kPlotBottom + 18, "middle", kTextSize, TickText(value, step));
     });
     ForEachTick(y_, kPlotTop, kPlotHeight - kPlotBottom, step, [&](double value, double at) {
-      canvas_->Line(Canvas::Stroke::kGrid, kPlotLeft, at, kPlotWidth - kPlotRight, at);
-      canvas_->Text(kPlotLeft - 8, at + 4, Canvas::Anchor::kEnd, kTextSize, TickText(value, step),
-                    false);
+      out_ += SvgLine("g", kPlotLeft, at, kPlotWidth - kPlotRight, at);
+      out_ += SvgText(kPlotLeft - 8, at + 4, "end", kTextSize, TickText(value, step));
     });
-    canvas_->Line(Canvas::Stroke::kAxis, kPlotLeft, kPlotHeight - kPlotBottom,
-                  kPlotWidth - kPlotRight, kPlotHeight - kPlotBottom);
-    canvas_->Line(Canvas::Stroke::kAxis, kPlotLeft, kPlotTop, kPlotLeft, kPlotHeight - kPlotBottom);
+    out_ += SvgLine("a", kPlotLeft, kPlotHeight - kPlotBottom, kPlotWidth - kPlotRight,
+                    kPlotHeight - kPlotBottom);
+    out_ += SvgLine("a", kPlotLeft, kPlotTop, kPlotLeft, kPlotHeight - kPlotBottom);
   }
 
   void Dots() {
     for (const auto& point : plot_.points) {
-      canvas_->Dot(x_.At(point.x), y_.At(point.y), radius_, opacity_, point.label);
+      out_ += fmt::format(
+          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:g}\" fill=\"#0072b2\" fill-opacity=\"{:g}\"",
+          x_.At(point.x), y_.At(point.y), radius_, opacity_);
+      out_ += point.label.empty() ? "/>\n"
+                                  : "><title>" + SvgEscaped(point.label) + "</title></circle>\n";
     }
   }
+
+  std::string End() { return std::move(out_) + kSvgEnd; }
 
   // In the order of the points, each at the first of four places that is free.
   void Labels() {
@@ -123,36 +141,35 @@ class Drawing {
     for (const auto& point : plot_.points) {
       if (placed.size() == ScatterPlot::kLabelsMax) break;
       const std::string label = Shortened(point.label);
-      if (label.empty() || !canvas_->Shows(label)) continue;
-      const double width = canvas_->WidthOf(label, kLabelSize);
+      if (label.empty()) continue;
+      const double width = WidthOf(label, kLabelSize);
       const double x = x_.At(point.x);
       const double y = y_.At(point.y);
       const double gap = radius_ + 3;
-      const Place places[] = {{x + gap, y + 4, Canvas::Anchor::kStart},
-                              {x - gap, y + 4, Canvas::Anchor::kEnd},
-                              {x, y - gap, Canvas::Anchor::kMiddle},
-                              {x, y + gap + kLabelSize, Canvas::Anchor::kMiddle}};
+      const Place places[] = {{x + gap, y + 4, kStart},
+                              {x - gap, y + 4, kEnd},
+                              {x, y - gap, kMiddle},
+                              {x, y + gap + kLabelSize, kMiddle}};
       const Place* const place = FreeOf(places, width, placed, point);
       if (place == nullptr) continue;
-      canvas_->Text(place->x, place->y, place->anchor, kLabelSize, label, true);
+      out_ += SvgText(place->x, place->y, place->anchor, kLabelSize, label, "t l");
       placed.push_back(BoxAt(*place, width));
     }
   }
 
  private:
   static constexpr double kDescent = 3;
+  static constexpr const char *kStart = "start", *kMiddle = "middle", *kEnd = "end";
 
   // Where a text may stand, on the line y.
   struct Place {
     double x = 0;
     double y = 0;
-    Canvas::Anchor anchor = Canvas::Anchor::kStart;
+    const char* anchor = kStart;
   };
 
   static Box BoxAt(const Place& place, double width) {
-    const double before = place.anchor == Canvas::Anchor::kStart    ? 0
-                          : place.anchor == Canvas::Anchor::kMiddle ? width / 2
-                                                                    : width;
+    const double before = place.anchor == kStart ? 0 : place.anchor == kMiddle ? width / 2 : width;
     const double left = place.x - before;
     return {left, place.y - kLabelSize, left + width, place.y + kDescent};
   }
@@ -195,8 +212,8 @@ class Drawing {
     return second_best;
   }
 
-  Canvas* const canvas_;
   const ScatterPlot& plot_;
+  std::string out_;
   double radius_ = 0;
   double opacity_ = 0;
   Scale x_;
@@ -205,23 +222,12 @@ class Drawing {
 
 }  // namespace
 
-void ScatterPlot::DrawOn(Canvas* canvas) const {
-  Drawing drawing(canvas, *this);
+std::string ScatterPlot::ToSvg() const {
+  Drawing drawing(*this);
   drawing.Frame();
   drawing.Dots();
   drawing.Labels();
-}
-
-std::string ScatterPlot::ToSvg() const {
-  const auto canvas = NewSvgCanvas(kPlotWidth, kPlotHeight);
-  DrawOn(canvas.get());
-  return *canvas->Finish();
-}
-
-Expected<std::string> ScatterPlot::ToPng() const {
-  const auto canvas = NewPngCanvas(kPlotWidth, kPlotHeight);
-  DrawOn(canvas.get());
-  return canvas->Finish();
+  return drawing.End();
 }
 
 }  // namespace penstock::plot

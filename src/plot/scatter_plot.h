@@ -1,11 +1,9 @@
-// ScatterPlot: points with labels, in SVG or PNG. Both axes have one scale, so that distances look
+// ScatterPlot: points with labels as an SVG file. Both axes have one scale, so that distances look
 // as they are. One thread.
 #pragma once
 
 #include <string>
 #include <vector>
-
-#include "plot/canvas.h"
 
 namespace penstock::plot {
 
@@ -26,10 +24,6 @@ struct ScatterPlot {
   static constexpr size_t kFewPoints = 40;
   static constexpr size_t kLabelsMax = 80;
   std::string ToSvg() const;
-  Expected<std::string> ToPng() const;
-
- private:
-  void DrawOn(Canvas* canvas) const;
 };
 
 }  // namespace penstock::plot

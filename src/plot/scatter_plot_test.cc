@@ -1,13 +1,11 @@
 #include "plot/scatter_plot.h"
 
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <array>
 #include <cmath>
 #include <regex>
 
-#include "plot/pixel_font.h"
 #include "plot/plot_test_util.h"
 
 namespace penstock::plot {
@@ -20,49 +18,6 @@ ScatterPlot Circle(size_t points) {
     plot.points.push_back({std::cos(angle), std::sin(angle), "text " + std::to_string(i)});
   }
   return plot;
-}
-
-struct Picture {
-  int width = 0;
-  int height = 0;
-  std::string rows;  // of bytes, each behind its filter
-  std::string At(int x, int y) const {
-    return rows.substr(static_cast<size_t>(y) * (width * 3 + 1) + 1 + 3 * x, 3);
-  }
-};
-
-uint32_t NumberAt(const std::string& file, size_t at) {
-  uint32_t value = 0;
-  for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(file[at + i]);
-  return value;
-}
-
-// Takes a PNG apart, with the sums of its chunks.
-Picture Read(const std::string& file) {
-  Picture picture;
-  EXPECT_EQ(file.substr(0, 8), "\x89PNG\r\n\x1a\n");
-  std::string data;
-  std::string last;
-  for (size_t at = 8; at < file.size();) {
-    const uint32_t size = NumberAt(file, at);
-    last = file.substr(at + 4, 4);
-    const auto* const body = reinterpret_cast<const Bytef*>(file.data() + at + 4);
-    EXPECT_EQ(NumberAt(file, at + 8 + size), crc32(0, body, size + 4));
-    if (last == "IHDR") {
-      picture.width = static_cast<int>(NumberAt(file, at + 8));
-      picture.height = static_cast<int>(NumberAt(file, at + 12));
-    }
-    if (last == "IDAT") data += file.substr(at + 8, size);
-    at += 12 + size;
-  }
-  EXPECT_EQ(last, "IEND");
-  uLongf size = static_cast<uLongf>(picture.height) * (picture.width * 3 + 1);
-  picture.rows.resize(size);
-  EXPECT_EQ(uncompress(reinterpret_cast<Bytef*>(picture.rows.data()), &size,
-                       reinterpret_cast<const Bytef*>(data.data()), data.size()),
-            Z_OK);
-  EXPECT_EQ(size, picture.rows.size());
-  return picture;
 }
 
 TEST(ScatterPlot, SvgHasEveryPointAndItsText) {
@@ -126,48 +81,6 @@ TEST(ScatterPlot, LongLabelsAreCutBetweenCharacters) {
   for (int i = 0; i < 50; ++i) label += "é";
   const std::string svg = ScatterPlot{"", "", "", "", {{0, 0, label}}}.ToSvg();
   EXPECT_NE(svg.find(label.substr(0, 72) + "...<"), std::string::npos);
-}
-
-TEST(ScatterPlot, PngIsWellFormedAndShowsThePoints) {
-  const auto file = ScatterPlot{"t", "", "", "", {{-1, -1, ""}, {1, 1, ""}, {0, 0, ""}}}.ToPng();
-  ASSERT_TRUE(file.ok());
-  const Picture picture = Read(*file);
-  EXPECT_EQ(picture.width, 1600);
-  EXPECT_EQ(picture.height, 1280);
-  // The third point is in the middle of the area: blue, which covers nearly all of the ground.
-  const std::string middle = picture.At(2 * (76 + 776) / 2, 2 * (64 + 580) / 2);
-  EXPECT_LT(static_cast<unsigned char>(middle[0]), 0x30);
-  EXPECT_GT(static_cast<unsigned char>(middle[2]), 0xa0);
-  EXPECT_EQ(picture.At(1599, 0), "\xff\xff\xff");
-  EXPECT_EQ(*file, *ScatterPlot({"t", "", "", "", {{-1, -1, ""}, {1, 1, ""}, {0, 0, ""}}}).ToPng());
-}
-
-// A text that the PNG's font lacks letters for is not drawn, unless most of it can be read.
-TEST(ScatterPlot, PngLeavesOutLabelsThatCannotBeRead) {
-  const auto png = [](const char* label) {
-    return *ScatterPlot{"", "", "", "", {{0, 0, label}}}.ToPng();
-  };
-  EXPECT_EQ(png("日本語"), png(""));
-  EXPECT_NE(png("canapé"), png(""));
-  EXPECT_EQ(png("canapé"), png("canap?"));
-}
-
-TEST(PixelFont, HasEveryLetterOnce) {
-  std::vector<std::string> seen;
-  for (char letter = ' '; letter <= '~'; ++letter) {
-    std::string pixels;
-    for (int row = 0; row < kGlyphRows; ++row) {
-      for (int column = 0; column < kGlyphColumns; ++column) {
-        pixels += GlyphPixel(letter, column, row) ? '#' : '.';
-      }
-    }
-    EXPECT_EQ(std::count(seen.begin(), seen.end(), pixels), 0) << letter;
-    seen.push_back(pixels);
-  }
-  EXPECT_TRUE(GlyphPixel('L', 0, 0));
-  EXPECT_FALSE(GlyphPixel('L', 1, 0));
-  EXPECT_TRUE(GlyphPixel('L', 4, 6));
-  EXPECT_EQ(AsciiOf("aé日\n"), "a???");
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 """`penstock embed --plot`: the picture beside PCA by numpy, and what it does with little, much and wrong input."""
 import json
 import os
-import struct
 import xml.etree.ElementTree
-import zlib
 
 import numpy
 import pytest
@@ -22,23 +20,6 @@ def read_svg(path):
     points = [(float(c.get("cx")), float(c.get("cy")), c.findtext(f"{SVG}title")) for c in root.iter(f"{SVG}circle")]
     labels = [t.text for t in root.iter(f"{SVG}text") if t.get("class") == "t l"]
     return points, labels, [t.text for t in root.iter(f"{SVG}text")]
-
-
-def read_png(path):
-    """[height, width, 3]"""
-    data, at, body = path.read_bytes(), 8, b""
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    while at < len(data):
-        size, kind = struct.unpack(">I4s", data[at:at + 8])
-        chunk = data[at + 8:at + 8 + size]
-        assert struct.unpack(">I", data[at + 8 + size:at + 12 + size])[0] == zlib.crc32(kind + chunk)
-        if kind == b"IHDR":
-            width, height = struct.unpack(">II", chunk[:8])
-        body += chunk if kind == b"IDAT" else b""
-        at += 12 + size
-    rows = numpy.frombuffer(zlib.decompress(body), numpy.uint8).reshape(height, 1 + 3 * width)
-    assert not rows[:, 0].any()
-    return rows[:, 1:].reshape(height, width, 3)
 
 
 def pca(vectors):
@@ -90,29 +71,14 @@ def test_a_real_model_and_many_texts(tmp_path):
 
 @pytest.mark.parametrize("texts, note", [([], "nothing to draw"), (["a dog"], "one text has no variance"),
                                          (["a dog"] * 5, "all vectors are the same"), (["a dog", "a cat"], None)])
-@pytest.mark.parametrize("ending", ["svg", "PNG"])
-def test_few_texts(texts, note, ending, tmp_path):
-    path = tmp_path / f"x.{ending}"
+def test_few_texts(texts, note, tmp_path):
+    path = tmp_path / "x.SVG"
     run("embed", *MODEL, "-o", tmp_path / "x.npy", "--plot", path, stdin="".join(t + "\n" for t in texts).encode())
-    if ending == "PNG":
-        assert read_png(path).shape == (1280, 1600, 3)
-        return
     points, labels, text = read_svg(path)
     assert len(points) == len(texts) and (note is None or note in text)
     if note is None:
         assert "principal axis 1 (100.0 % of the variance)" in text and "principal axis 2 (0.0 % of the variance)" in text
         assert sorted(labels) == sorted(texts) and points[0][1] == points[1][1]
-
-
-def test_png_has_the_points_of_the_svg(tmp_path):
-    source = tmp_path / "texts.txt"
-    source.write_text("\n".join(TEXTS) + "\n")
-    for ending in ("svg", "png"):
-        run("embed", *MODEL, source, "-o", os.devnull, "--plot", tmp_path / f"x.{ending}")
-    pixels = read_png(tmp_path / "x.png").astype(int)
-    for x, y, _ in read_svg(tmp_path / "x.svg")[0]:
-        red, _, blue = pixels[int(2 * y), int(2 * x)]
-        assert blue - red > 60, (x, y, pixels[int(2 * y), int(2 * x)])
 
 
 def test_of_many_rows_an_even_sample_is_drawn(tmp_path):
@@ -154,8 +120,9 @@ def test_hostile_texts_stay_texts(tmp_path):
 
 
 @pytest.mark.parametrize("args, message", [
-    (["--plot", "x.pdf"], b"--plot: 'x.pdf' ends in neither .svg nor .png"),
-    (["--plot", ""], b"ends in neither"),
+    (["--plot", "x.pdf"], b"--plot: 'x.pdf' does not end in .svg: plots are SVG files"),
+    (["--plot", "x.png"], b"does not end in .svg: plots are SVG files"),
+    (["--plot", ""], b"does not end in .svg"),
     (["--plot"], b"--plot needs a value"),
     (["--plot", "a.svg", "--plot", "b.svg"], b"--plot is given twice"),
     (["--plot", "a.svg", "--resume", "-o", "x.npy"], b"do not go together"),
