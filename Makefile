@@ -124,7 +124,8 @@ check-chart: release  ## deploy/helm by Helm's SDK, by the schemas of Kubernetes
 	python=$$(tools/make_venv.sh $(BUILD)/chart-venv tests/e2e/requirements-chart.txt) && \
 	  PENSTOCK_BIN=$(abspath $(BUILD))/penstock "$$python" -m pytest -q -rs -p no:cacheprovider tests/e2e/test_chart.py
 
-check-session: release  ## 784 requests over all routes and dialects: every answer as another build's (BEFORE=its program)
+check-session: release  ## some 800 requests over the routes of every dialect: each answer as another build's (BEFORE=its program)
+	@test -n "$(BEFORE)" || { echo 'check-session: BEFORE=PROGRAM is missing' >&2; exit 2; }
 	@tools/http_session.py $(BUILD)/penstock $(BEFORE)
 
 image: release  ## the container image from scratch, and a tar without containers, in build-image/; for buildah, podman, docker

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A session of some 500 HTTP requests over every route and dialect, whose answers two builds must share.
+"""A session of some 800 HTTP requests over the routes of every dialect, whose answers two builds must share.
 
 Usage: tools/http_session.py PENSTOCK [BEFORE]
 
@@ -44,38 +44,31 @@ VOLATILE = {
     "x-prompt-tokens",
     "endpoint-load-metrics",
 }
-# In bodies: fields whose values are times or ids, and ids anywhere.
+# In bodies: fields whose values are times, sizes of the process or places, and ids anywhere.
 FIELDS = re.compile(
-    r'"(id|created|created_at|completed_at|modified_at|expires_at|started_at|loaded_at|[a-z_]*duration|[a-z_]*_ms|[a-z_]*_s|[a-z_]*per_second|'
-    r"[a-z_]*_seconds|[a-z_]*_us|uptime[a-z_]*|time|timestamp|message_id|item_id|response_id|[a-z_]*_bytes|"
-    r'size|size_vram|pid|digest|sha|host|url|port|path|compute|ns|last_inference|eval_duration)":("[^"]*"|-?[0-9.e+-]+)'
+    r'"(created|created_at|completed_at|modified_at|expires_at|started_at|loaded_at|[a-z_]*duration|[a-z_]*_ms|[a-z_]*_s|'
+    r"[a-z_]*per_second|[a-z_]*_seconds|[a-z_]*_us|uptime[a-z_]*|timestamp|[a-z_]*_bytes|size|size_vram|pid|host|url|port|"
+    r'ns|last_inference)":("[^"]*"|-?[0-9.e+-]+)'
 )
 IDS = re.compile(
-    r"[0-9a-f]{12,}|[0-9A-Za-z]{24}(?=\")|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|"
-    r"\d{4}-\d\d-\d\dT[0-9:.]+(Z|\+00:00)|127\.0\.0\.1:\d+"
+    r"(?<![0-9.])[0-9a-f]{16,}|(?<=[-_])[0-9A-Za-z]{20,}(?=\")|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|"
+    r"\d{4}-\d\d-\d\dT[0-9:.]+(Z|\+00:00)|127\.0\.0\.1:\d+|/tmp/[\w/.]+"
 )
-# Answers of these are measurements or files of their own; their status and type are compared.
-STATUS_ONLY = (
+# What these answer are measurements, or files of their own: status and headers are compared.
+MEASUREMENTS = {
     "/metrics",
+    "/metrics/router",
     "/v1/stats",
-    "/v1/live",
-    "/ui",
-    "/docs",
     "/v1/requests",
     "/v2/models/stats",
     "/api/ps",
-    "/api/tags",
-    "/api/show",
     "/slots",
-    "/props",
-    "/stats",
+    "/ui",
+    "/docs",
     "/openapi.json",
-    "/version",
-    "/api/version",
-    "/info",
-    "/v1/bulk",
-    "/v1/models",
-)
+    "/v2/models/tensor/stats",
+    "/v2/models/tensor/versions/1/stats",
+}
 
 TEXTS = ["the dog", "a happy cat, and water"]
 CHAT = [{"role": "system", "content": "be short"}, {"role": "user", "content": "the dog"}]
@@ -221,6 +214,8 @@ def session(routes):
             continue
         real = re.sub(r"\{(\w+)\}", lambda found: PARAMETERS[found[1]], path)
         for method in sorted(routes[path]):
+            if method == "DELETE":
+                yield "DELETE", real, {}, None
             if method == "GET":
                 yield "GET", real, {}, None
                 yield "GET", real + "?unknown=1", {"Accept": "text/html"}, None
@@ -266,7 +261,7 @@ def answer_to(port, method, path, headers, body):
         text = answer.read().decode("utf-8", "backslashreplace")
     finally:
         connection.close()
-    if path.startswith(STATUS_ONLY) or any(part in path for part in ("/stats", "/config")):
+    if path.partition("?")[0] in MEASUREMENTS and answer.status < 300:
         kept = [line for line in kept if not line.startswith(("content-length", "etag"))]
         return [str(answer.status), *kept]
     body = plain(text)
@@ -294,6 +289,8 @@ def record(program):
         "error",
         "--chat-template",
         f"chat={template}",
+        "--max-batch-tokens",
+        "4096",
         "--batch-folder",
         kept.name + "/batches",
     ]
@@ -313,7 +310,8 @@ def record(program):
         else:
             sys.exit(f"{program}: no answer")
         routes = {
-            path: {method.upper() for method in methods if method in ("get", "post")} for path, methods in paths.items()
+            path: {method.upper() for method in methods if method in ("get", "post", "delete")}
+            for path, methods in paths.items()
         }
         answers = {}
         for number, (method, path, headers, body) in enumerate(session(routes)):
