@@ -174,15 +174,21 @@ struct SoftmaxState {
   float sum = 0;
 };
 
-// e^((score - max) * factor), where kCoarse of `scale` = factor * log2(e), else of the factor, and
-// `shift` = max * scale.
+// e^x; where kCoarse, 2^x, roughly.
 template <bool kCoarse>
-inline Vec WeightOf(Vec score, Vec max, Vec scale, Vec shift) {
+inline Vec WeightOf(Vec x) {
   if constexpr (kCoarse) {
-    return RoughExp2(Simd::Fma(score, scale, Simd::Sub(Simd::Zero(), shift)));
+    return RoughExp2(x);
   } else {
-    return Exp(Simd::Mul(Simd::Sub(score, max), scale));
+    return Exp(x);
   }
+}
+
+// What earlier blocks' results are multiplied by, x as of WeightOf. Not roughly: it errs once a block.
+template <bool kCoarse>
+inline float FactorOf(float x) {
+  const Vec v = Simd::Set(x);
+  return Simd::MaxOf(kCoarse ? CoarseExp2(v) : Exp(v));
 }
 
 // Keys of a block that a query sees, counted from the block's first: [lo, hi), which may be empty.
@@ -232,15 +238,15 @@ inline float WeighKeys(const AttentionTask& task, const SeenKeys& seen, float la
   // Pairs of bf16 are whole words.
   if (kCoarse && seen.count % 2 != 0) weights[seen.count] = 0;
   if (seen.lo == seen.hi) return 1;
-  const float factor = task.relative_bias == nullptr ? task.scale : 1;
+  float factor = task.relative_bias == nullptr ? task.scale : 1;
+  if (kCoarse) factor *= 1.44269504f;
   const Vec max = Simd::Set(largest);
-  const Vec scale = Simd::Set(kCoarse ? factor * 1.44269504f : factor);
-  const Vec shift = Simd::Mul(max, scale);
+  const Vec scale = Simd::Set(factor);
   Vec sum = Simd::Zero();
   scores += seen.lo;
   weights += seen.lo;
   ForVectors(seen.hi - seen.lo, [&](size_t i, size_t n) {
-    Vec e = WeightOf<kCoarse>(LoadN(scores + i, n), max, scale, shift);
+    Vec e = WeightOf<kCoarse>(Simd::Mul(Simd::Sub(LoadN(scores + i, n), max), scale));
     if (n < kLanes) e = Simd::KeepPart(e, Simd::Zero(), n);
     if constexpr (kCoarse) {
       Simd::StoreBf16(weights + i, e, n);
@@ -251,9 +257,7 @@ inline float WeighKeys(const AttentionTask& task, const SeenKeys& seen, float la
   });
   // The first block has nothing before it; a NaN must not get lost here.
   float before = 0;
-  if (state->sum != 0) {
-    before = Simd::MaxOf(WeightOf<kCoarse>(Simd::Set(state->max), max, scale, shift));
-  }
+  if (state->sum != 0) before = FactorOf<kCoarse>((state->max - largest) * factor);
   state->sum = state->sum * before + Simd::Sum(sum);
   state->max = largest;
   return before;

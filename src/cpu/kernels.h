@@ -25,8 +25,8 @@
 // et al., 2022; MiniLM-L6: 0.99951 rather than 0.99912 over 5,000 passages).
 //
 // Order of additions. A result of a GEMM is one chain of additions over k from 0 up, whatever
-// tile computes it, so a row's bits do not depend on its neighbours. In bf16 a tile unit, and blocks
-// of two rows by two columns, sum a few words in an order of their own before each addition.
+// tile computes it, so a row's bits do not depend on its neighbours. In bf16 a tile unit
+// sums 16 words in an order of its own before each addition, and ARM's dots round to odd.
 #pragma once
 
 #include <cstddef>
