@@ -175,7 +175,7 @@ TEST_P(TileUnit, BlocksGiveTheBitsOfVectorsInInt8AndTheirOwnInBf16) {
   }
 }
 
-// nullptr, which is skipped, where there is none.
+// The sets with a tile unit. Without one a nullptr, for which the tests skip.
 std::vector<const Kernels*> TileKernels() {
   std::vector<const Kernels*> out;
   for (const Kernels* kernels : AllKernels()) {

@@ -91,27 +91,7 @@ template <typename Dot, bool kTall>
   }
 }
 
-// The sums begin at `first`, [kPanel] words of each row; null: at 0.
-template <bool kTall>
-[[gnu::always_inline]] inline void BeginSums(const float* first) {
-  if (first == nullptr) {
-    Tiles::template Zero<kSums00>();
-    Tiles::template Zero<kSums01>();
-    if constexpr (kTall) {
-      Tiles::template Zero<kSums10>();
-      Tiles::template Zero<kSums11>();
-    }
-    return;
-  }
-  Tiles::template Load<kSums00>(first, 0);
-  Tiles::template Load<kSums01>(first + kTileEdge, 0);
-  if constexpr (kTall) {
-    Tiles::template Load<kSums10>(first, 0);
-    Tiles::template Load<kSums11>(first + kTileEdge, 0);
-  }
-}
-
-// From rows of floats, `stride` of them apart.
+// From rows of floats, `stride` of them apart; a stride of 0 repeats the first.
 template <bool kTall>
 [[gnu::always_inline]] inline void LoadSums(const float* from, size_t stride) {
   const size_t bytes = stride * sizeof(float);
@@ -120,6 +100,18 @@ template <bool kTall>
   if constexpr (kTall) {
     Tiles::template Load<kSums10>(from + kTileEdge * stride, bytes);
     Tiles::template Load<kSums11>(from + kTileEdge * stride + kTileEdge, bytes);
+  }
+}
+
+// The sums begin at `first`, [kPanel] floats for each row; null: at 0.
+template <bool kTall>
+[[gnu::always_inline]] inline void BeginSums(const float* first) {
+  if (first != nullptr) return LoadSums<kTall>(first, 0);
+  Tiles::template Zero<kSums00>();
+  Tiles::template Zero<kSums01>();
+  if constexpr (kTall) {
+    Tiles::template Zero<kSums10>();
+    Tiles::template Zero<kSums11>();
   }
 }
 
