@@ -3,27 +3,17 @@
 
 constexpr size_t kGroupVecs = kBlockGroup / kLanes;
 
-// Range of 32 values, widened to hold 0. `inverse`: see ScaleOfRange.
-inline RowScale BlockRange(const float* x, float* inverse) {
-  Vec low = Simd::Zero(), high = Simd::Zero();
-  Vec check = Simd::Zero();  // stays 0 unless there is a NaN or an infinity
-#pragma GCC unroll 8
-  for (size_t j = 0; j < kGroupVecs; ++j) {
-    const Vec v = Simd::Load(x + j * kLanes);
-    low = Simd::Min(v, low);
-    high = Simd::Max(v, high);
-    check = Simd::Fma(v, Simd::Zero(), check);
-  }
-  const float lowest = -Simd::MaxOf(Simd::Sub(Simd::Zero(), low));
-  return ScaleOfRange(lowest, Simd::MaxOf(high) - lowest, Simd::AnyNan(check), inverse);
-}
-
 // Three passes, each with independent steps, over a row that stays in L1. `in`: whole groups.
 inline void QuantizeBlocks(const float* x, size_t in, uint8_t* to, BlockScale* scales) {
   const size_t groups = in / kBlockGroup;
   for (size_t g = 0; g < groups; ++g) {
+    RangeBits bits;
+#pragma GCC unroll 8
+    for (size_t j = 0; j < kGroupVecs; ++j) {
+      bits.Add(Simd::Load(x + g * kBlockGroup + j * kLanes));
+    }
     float inverse = 0;
-    const RowScale range = BlockRange(x + g * kBlockGroup, &inverse);
+    const RowScale range = bits.Scale(&inverse);
     scales[g].scale = range.scale;
     scales[g].zero = static_cast<int16_t>(range.zero);
     scales[g].sum = inverse;  // until the last pass

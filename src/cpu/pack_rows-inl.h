@@ -38,44 +38,51 @@ inline void ForFour(const float* x, const float* factors, size_t width, Body&& b
   body(v, i, width - i);
 }
 
-// Quantisation of values in [lowest, lowest + range], which holds 0. `bad`: one of them is a NaN or
-// an infinity. `inverse`: of the scale, 0 where all values are as good as 0.
-inline RowScale ScaleOfRange(float lowest, float range, bool bad, float* inverse) {
-  RowScale out;
-  const bool flat = !(range > 1e-30f);
-  *inverse = flat ? 0 : 255 / range;
-  out.scale = flat ? 0 : range * (1.0f / 255);
-  if (bad) out.scale = __builtin_nanf("");
-  // -lowest <= range: at most 255, and at least 0 even where lowest is infinite (NaN compares so).
-  const float zero = -lowest * *inverse + 0.5f;
-  out.zero = zero > 0 && zero < 256 ? static_cast<int32_t>(zero) : 0;
-  return out;
-}
+// The least and the largest of values and of 0, by their bits: a positive float is larger than
+// another as an integer, too; a negative one is the lower, the larger its bits are without a sign.
+// An infinity or a NaN is larger than all else.
+class RangeBits {
+ public:
+  void Add(Vec v) {
+    high_ = Simd::MaxSigned(Simd::AsWords(v), high_);
+    low_ = Simd::MaxWords(Simd::AsWords(v), low_);
+  }
+  // Quantisation of the values. `inverse`: of the scale, 0 where all values are as good as 0.
+  RowScale Scale(float* inverse) const {
+    const uint32_t high = Simd::MaxWordOf(high_);
+    const uint32_t low = Simd::MaxWordOf(low_);
+    const float lowest = __builtin_bit_cast(float, low);
+    const float range = __builtin_bit_cast(float, high) - lowest;
+    RowScale out;
+    const bool flat = !(range > 1e-30f);
+    *inverse = flat ? 0 : 255 / range;
+    out.scale = flat ? 0 : range * (1.0f / 255);
+    if (high >= kInfinity || low >= kNegative + kInfinity) out.scale = __builtin_nanf("");
+    // -lowest <= range: at most 255, and at least 0 even where lowest is infinite (NaN compares so).
+    const float zero = -lowest * *inverse + 0.5f;
+    out.zero = zero > 0 && zero < 256 ? static_cast<int32_t>(zero) : 0;
+    return out;
+  }
+
+ private:
+  static constexpr uint32_t kNegative = 0x80000000;
+  static constexpr uint32_t kInfinity = 0x7f800000;
+  Simd::Words high_ = Simd::ZeroWords();
+  Simd::Words low_ = Simd::SetWord(kNegative);
+};
 
 // `factors`: [in], or null where kFactors is false.
-// The range is widened to hold 0, which is then exact and so is its zero point. Four chains of each
-// kind side by side hide the latency of an operation.
+// The range is widened to hold 0, which is then exact and so is its zero point.
 template <bool kFactors>
 inline void QuantizeGroup(const float* x, const float* factors, size_t in, uint8_t* to,
                           RowScale* out) {
-  Vec low[4], high[4];
-  Vec check[4];  // stays 0 unless there is a NaN or an infinity
-  for (int j = 0; j < 4; ++j) low[j] = high[j] = check[j] = Simd::Zero();
+  RangeBits bits;
   ForFour<kFactors>(x, factors, in, [&](const Vec(&v)[4], size_t, size_t) {
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      low[j] = Simd::Min(v[j], low[j]);
-      high[j] = Simd::Max(v[j], high[j]);
-      check[j] = Simd::Fma(v[j], Simd::Zero(), check[j]);
-    }
+    for (int j = 0; j < 4; ++j) bits.Add(v[j]);
   });
-  const Vec lows = Simd::Min(Simd::Min(low[0], low[1]), Simd::Min(low[2], low[3]));
-  const Vec highs = Simd::Max(Simd::Max(high[0], high[1]), Simd::Max(high[2], high[3]));
-  const Vec checks = Simd::Add(Simd::Add(check[0], check[1]), Simd::Add(check[2], check[3]));
-  const float lowest = -Simd::MaxOf(Simd::Sub(Simd::Zero(), lows));
-  const float range = Simd::MaxOf(highs) - lowest;
   float inverse = 0;
-  *out = ScaleOfRange(lowest, range, Simd::AnyNan(checks), &inverse);
+  *out = bits.Scale(&inverse);
   const Vec factor = Simd::Set(inverse);
   const Vec shift = Simd::Set(static_cast<float>(out->zero));
   ForFour<kFactors>(x, factors, in, [&](const Vec(&v)[4], size_t i, size_t n) {

@@ -66,7 +66,16 @@ struct Simd {
   static Words MulWords(Words a, Words b) { return _mm256_mullo_epi32(a, b); }
   static Words AddWords(Words a, Words b) { return _mm256_add_epi32(a, b); }
   static Vec AsFloat(Words v) { return _mm256_castsi256_ps(v); }
+  static Words AsWords(Vec v) { return _mm256_castps_si256(v); }
   static Vec ToFloat(Words v) { return _mm256_cvtepi32_ps(v); }
+  static Words MaxWords(Words a, Words b) { return _mm256_max_epu32(a, b); }
+  static Words MaxSigned(Words a, Words b) { return _mm256_max_epi32(a, b); }
+  static uint32_t MaxWordOf(Words v) {
+    __m128i x = _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0x4e));
+    x = _mm_max_epu32(x, _mm_shuffle_epi32(x, 0xb1));
+    return static_cast<uint32_t>(_mm_cvtsi128_si32(x));
+  }
 
   static constexpr bool kDotsBf16 = false;
   static Words LowHalves(Words v) { return _mm256_slli_epi32(v, 16); }

@@ -45,7 +45,11 @@ struct Simd {
   static Words MulWords(Words a, Words b) { return _mm512_mullo_epi32(a, b); }
   static Words AddWords(Words a, Words b) { return _mm512_add_epi32(a, b); }
   static Vec AsFloat(Words v) { return _mm512_castsi512_ps(v); }
+  static Words AsWords(Vec v) { return _mm512_castps_si512(v); }
   static Vec ToFloat(Words v) { return _mm512_cvtepi32_ps(v); }
+  static Words MaxWords(Words a, Words b) { return _mm512_max_epu32(a, b); }
+  static Words MaxSigned(Words a, Words b) { return _mm512_max_epi32(a, b); }
+  static uint32_t MaxWordOf(Words v) { return _mm512_reduce_max_epu32(v); }
 
 #if defined(__AVX512BF16__)
   static constexpr bool kDotsBf16 = true;

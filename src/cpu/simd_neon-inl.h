@@ -54,7 +54,13 @@ struct Simd {
   static Words MulWords(Words a, Words b) { return vmulq_u32(a, b); }
   static Words AddWords(Words a, Words b) { return vaddq_u32(a, b); }
   static Vec AsFloat(Words v) { return vreinterpretq_f32_u32(v); }
+  static Words AsWords(Vec v) { return vreinterpretq_u32_f32(v); }
   static Vec ToFloat(Words v) { return vcvtq_f32_s32(vreinterpretq_s32_u32(v)); }
+  static Words MaxWords(Words a, Words b) { return vmaxq_u32(a, b); }
+  static Words MaxSigned(Words a, Words b) {
+    return vreinterpretq_u32_s32(vmaxq_s32(vreinterpretq_s32_u32(a), vreinterpretq_s32_u32(b)));
+  }
+  static uint32_t MaxWordOf(Words v) { return vmaxvq_u32(v); }
 
 #if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
   static constexpr bool kDotsBf16 = true;

@@ -35,7 +35,13 @@ struct Simd {
   static Words LoadWords(const Word* p) { return *p; }
   static Words MulWords(Words a, Words b) { return a * b; }
   static Vec AsFloat(Words v) { return __builtin_bit_cast(float, v); }
+  static Words AsWords(Vec v) { return __builtin_bit_cast(uint32_t, v); }
   static Vec ToFloat(Words v) { return static_cast<float>(static_cast<int32_t>(v)); }
+  static Words MaxWords(Words a, Words b) { return a > b ? a : b; }
+  static Words MaxSigned(Words a, Words b) {
+    return static_cast<int32_t>(a) > static_cast<int32_t>(b) ? a : b;
+  }
+  static uint32_t MaxWordOf(Words v) { return v; }
 
   static constexpr bool kDotsBf16 = false;
   static Words LowHalves(Words v) { return v << 16; }
