@@ -129,9 +129,6 @@ struct Simd {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                         _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
   }
-  static Vec LoadF16(const Half* p) {
-    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  }
   static void StoreF16(Half* p, Vec v, size_t n) {
     const __m128i packed = _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __builtin_memcpy(p, &packed, n * sizeof(Half));

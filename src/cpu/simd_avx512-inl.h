@@ -113,9 +113,6 @@ struct Simd {
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
   }
-  static Vec LoadF16(const Half* p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-  }
   static void StoreF16(Half* p, Vec v, size_t n) {
     _mm256_mask_storeu_epi16(p, n == kLanes ? __mmask16{0xffff} : Mask(n),
                              _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

@@ -157,9 +157,6 @@ struct Simd {
     vst1q_u8(p, vcombine_u8(vqmovn_u16(vcombine_u16(halves[0], halves[1])),
                             vqmovn_u16(vcombine_u16(halves[2], halves[3]))));
   }
-  static Vec LoadF16(const Half* p) {
-    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(reinterpret_cast<const uint16_t*>(p))));
-  }
   static void StoreF16(Half* p, Vec v, size_t n) {
     const uint16x4_t packed = vreinterpret_u16_f16(vcvt_f16_f32(v));
     __builtin_memcpy(p, &packed, n * sizeof(Half));

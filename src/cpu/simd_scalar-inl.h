@@ -69,13 +69,6 @@ struct Simd {
       p[i] = static_cast<uint8_t>(std::nearbyint(Min(Max(v[i], 0), 255)));  // NaN: 0
     }
   }
-  static Vec LoadF16(const Half* p) {
-    // An exponent of f16 as one of f32 by a multiplication, which also holds for denormals.
-    const uint32_t sign = (*p & 0x8000u) << 16;
-    const uint32_t rest = *p & 0x7fffu;
-    if (rest >= 0x7c00) return AsFloat(sign | 0x7f800000 | (rest & 0x3ff) << 13);
-    return AsFloat(sign | __builtin_bit_cast(uint32_t, AsFloat(rest << 13) * 0x1p112f));
-  }
   static void StoreF16(Half* p, Vec v, size_t) {
     const uint32_t bits = __builtin_bit_cast(uint32_t, v);
     const uint32_t sign = bits >> 16 & 0x8000;
