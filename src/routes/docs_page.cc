@@ -4,7 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include "routes/openapi.h"
 #include "routes/routes.h"
 
 namespace penstock::routes {
@@ -53,11 +52,10 @@ std::string PrintDocsPage(std::span<const Route> routes) {
   std::string out(kHead);
   out.append(PENSTOCK_VERSION).append(kTable);
   for (const Route* const route : sorted) {
-    const RouteDescription* const description = FindRouteDescription(*route);
     out.append("<tr><td>").append(route->method).append("</td><td><code>");
     AppendText(route->path, &out);
     out.append("</code></td><td>");
-    if (description != nullptr) AppendText(description->summary, &out);
+    AppendText(route->about.summary, &out);
     out.append("</td></tr>\n");
   }
   return out.append("</tbody></table></body></html>\n");

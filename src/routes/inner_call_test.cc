@@ -20,7 +20,7 @@ void Handle(const RouteCall& call) {
 
 // The status of the answer to a body of 1,000 bytes.
 int StatusWithin(int64_t budget_bytes) {
-  static constexpr Route kRoute("POST", "/x", ErrorBody::kTei, Handle);
+  static constexpr Route kRoute("POST", "/x", ErrorBody::kTei, Handle, About("Reads"));
   const auto budget = std::make_shared<ByteBudget>(budget_bytes);
   auto request = std::make_shared<http::HttpRequest>();
   request->context.memory = std::make_shared<RequestMemory>(budget, Priority::kInteractive);

@@ -54,9 +54,29 @@ struct RouteCall {
   void Ok(std::string text, const char* content_type = "application/json") const;
 };
 
+// What /openapi.json and /docs say of a route. Schemas are names of routes/schemas/*.json.
+struct About {
+  constexpr explicit About(const char* summary_in, const char* request_in = nullptr,
+                           const char* answer_in = nullptr, const char* event_in = nullptr,
+                           int status_in = 200, const char* type_in = "text/plain")
+      : summary(summary_in),
+        request(request_in),
+        answer(answer_in),
+        event(event_in),
+        status(status_in),
+        type(type_in) {}
+
+  const char* summary;
+  const char* request;  // schema of the body; null: none is read
+  const char* answer;   // schema of a 200; null: text
+  const char* event;    // schema of an event of an answer in events; null: none
+  int status;           // of the answer: another where the route does nothing but refuse
+  const char* type;     // of an answer without a schema; "": there is none but events
+};
+
 struct Route : frontend::RouteInfo {
   constexpr Route(const char* method_in, const char* path_in, ErrorBody error_body_in,
-                  void (*handle_in)(const RouteCall& call),
+                  void (*handle_in)(const RouteCall& call), const About& about_in,
                   frontend::RouteFor who_in = frontend::RouteFor::kUsers, bool lines_in = false,
                   size_t (*json_bytes_in)(const http::HttpRequest& request,
                                           size_t body_bytes) = nullptr,
@@ -64,10 +84,12 @@ struct Route : frontend::RouteInfo {
       : frontend::RouteInfo{method_in, path_in, who_in, lines_in, endless_in},
         error_body(error_body_in),
         handle(handle_in),
+        about(about_in),
         json_bytes(json_bytes_in) {}
 
   ErrorBody error_body;
   void (*handle)(const RouteCall& call);
+  About about;
   // Bytes of the body that are JSON, where data that are not parsed stand behind it. Null: all.
   size_t (*json_bytes)(const http::HttpRequest& request, size_t body_bytes);
 };

@@ -285,15 +285,23 @@ void CancelBatch(const RouteCall& call) {
 }
 
 constexpr Route kBatchesRoutes[] = {
-    {"POST", "/v1/files", ErrorBody::kOpenAi, Upload, frontend::RouteFor::kUsers, false, NoJson},
-    {"GET", "/v1/files", ErrorBody::kOpenAi, ListFiles},
-    {"GET", "/v1/files/{id}", ErrorBody::kOpenAi, GetFile},
-    {"DELETE", "/v1/files/{id}", ErrorBody::kOpenAi, DeleteFile},
-    {"GET", "/v1/files/{id}/content", ErrorBody::kOpenAi, GetFileContent},
-    {"POST", "/v1/batches", ErrorBody::kOpenAi, CreateBatch},
-    {"GET", "/v1/batches", ErrorBody::kOpenAi, ListBatches},
-    {"GET", "/v1/batches/{id}", ErrorBody::kOpenAi, GetBatch},
-    {"POST", "/v1/batches/{id}/cancel", ErrorBody::kOpenAi, CancelBatch},
+    {"POST", "/v1/files", ErrorBody::kOpenAi, Upload,
+     About("Uploads the input of a batch", "FileForm", "File"), frontend::RouteFor::kUsers, false,
+     NoJson},
+    {"GET", "/v1/files", ErrorBody::kOpenAi, ListFiles,
+     About("The files, the newest first", nullptr, "Files")},
+    {"GET", "/v1/files/{id}", ErrorBody::kOpenAi, GetFile, About("One file", nullptr, "File")},
+    {"DELETE", "/v1/files/{id}", ErrorBody::kOpenAi, DeleteFile,
+     About("Deletes a file", nullptr, "FileDeleted")},
+    {"GET", "/v1/files/{id}/content", ErrorBody::kOpenAi, GetFileContent,
+     About("The bytes of a file", nullptr, "FileContent")},
+    {"POST", "/v1/batches", ErrorBody::kOpenAi, CreateBatch,
+     About("Runs the requests of a file, as bulk work", "BatchRequest", "Batch")},
+    {"GET", "/v1/batches", ErrorBody::kOpenAi, ListBatches,
+     About("The batches, the newest first", nullptr, "Batches")},
+    {"GET", "/v1/batches/{id}", ErrorBody::kOpenAi, GetBatch, About("One batch", nullptr, "Batch")},
+    {"POST", "/v1/batches/{id}/cancel", ErrorBody::kOpenAi, CancelBatch,
+     About("Ends a batch", nullptr, "Batch")},
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ void Bulk(const RouteCall& call) {
 }
 
 constexpr Route kBulkRoutes[] = {
-    {"POST", "/v1/bulk", ErrorBody::kOpenAi, Bulk, frontend::RouteFor::kAdmins},
+    {"POST", "/v1/bulk", ErrorBody::kOpenAi, Bulk,
+     About("Begins or ends a bulk run", "BulkRequest", "BulkRun"), frontend::RouteFor::kAdmins},
 };
 
 }  // namespace

@@ -37,11 +37,19 @@ void ApplyTemplate(const RouteCall& call) {
 }
 
 constexpr Route kChatRoutes[] = {
-    {"POST", "/v1/chat/completions", ErrorBody::kOpenAi, Chat},
-    {"POST", "/chat/completions", ErrorBody::kOpenAi, Chat},
-    {"POST", "/v1/completions", ErrorBody::kOpenAi, Complete},
-    {"POST", "/completions", ErrorBody::kOpenAi, Complete},
-    {"POST", "/apply-template", ErrorBody::kOpenAi, ApplyTemplate},
+    {"POST", "/v1/chat/completions", ErrorBody::kOpenAi, Chat,
+     About("The next message of a chat, as OpenAI's API has it", "ChatRequest", "ChatCompletion",
+           "ChatChunk")},
+    {"POST", "/chat/completions", ErrorBody::kOpenAi, Chat,
+     About("The same as /v1/chat/completions", "ChatRequest", "ChatCompletion", "ChatChunk")},
+    {"POST", "/v1/completions", ErrorBody::kOpenAi, Complete,
+     About("Texts that go on after prompts, as OpenAI's API has them", "CompletionRequest",
+           "Completion", "CompletionChunk")},
+    {"POST", "/completions", ErrorBody::kOpenAi, Complete,
+     About("The same as /v1/completions", "CompletionRequest", "Completion", "CompletionChunk")},
+    {"POST", "/apply-template", ErrorBody::kOpenAi, ApplyTemplate,
+     About("What the model's chat template makes of messages", "ApplyTemplateRequest",
+           "AppliedTemplate")},
 };
 
 }  // namespace

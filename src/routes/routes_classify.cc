@@ -28,8 +28,10 @@ void Classify(const RouteCall& call) {
 }
 
 constexpr Route kClassifyRoutes[] = {
-    {"POST", "/v1/classify", ErrorBody::kOpenAi, Classify},
-    {"POST", "/classify", ErrorBody::kOpenAi, Classify},
+    {"POST", "/v1/classify", ErrorBody::kOpenAi, Classify,
+     About("Labels of texts or of pairs", "ClassifyRequest", "Classification")},
+    {"POST", "/classify", ErrorBody::kOpenAi, Classify,
+     About("The same as /v1/classify", "ClassifyRequest", "Classification")},
 };
 
 }  // namespace

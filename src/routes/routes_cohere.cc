@@ -36,9 +36,13 @@ void CohereChat(const RouteCall& call) {
 }
 
 constexpr Route kCohereRoutes[] = {
-    {"POST", "/v1/embed", ErrorBody::kRerank, Embed<1>},
-    {"POST", "/v2/embed", ErrorBody::kRerank, Embed<2>},
-    {"POST", "/v2/chat", ErrorBody::kRerank, CohereChat},
+    {"POST", "/v1/embed", ErrorBody::kRerank, Embed<1>,
+     About("Embeddings, as Cohere's older API has them", "CohereEmbedRequest", "CohereEmbeddings")},
+    {"POST", "/v2/embed", ErrorBody::kRerank, Embed<2>,
+     About("Embeddings, as Cohere's API has them", "CohereEmbedRequest", "CohereEmbeddings")},
+    {"POST", "/v2/chat", ErrorBody::kRerank, CohereChat,
+     About("The next message of a chat, as Cohere's API has it", "CohereChatRequest", "CohereChat",
+           "CohereChatEvent")},
 };
 
 }  // namespace

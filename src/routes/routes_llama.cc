@@ -60,11 +60,19 @@ void Slots(const RouteCall& call) {
 }
 
 constexpr Route kLlamaRoutes[] = {
-    {"POST", "/completion", ErrorBody::kOpenAi, WithObject<Complete>},
-    {"POST", "/infill", ErrorBody::kOpenAi, WithObject<Infill>},
-    {"POST", "/detokenize", ErrorBody::kOpenAi, WithObject<Detokenize>},
-    {"GET", "/props", ErrorBody::kOpenAi, Props},
-    {"GET", "/slots", ErrorBody::kOpenAi, Slots},
+    {"POST", "/completion", ErrorBody::kOpenAi, WithObject<Complete>,
+     About("A text that goes on after another, as llama.cpp's server has it", "LlamaRequest",
+           "LlamaText", "LlamaEvent")},
+    {"POST", "/infill", ErrorBody::kOpenAi, WithObject<Infill>,
+     About("The text between two others, as llama.cpp's server has it", "LlamaInfillRequest",
+           "LlamaText", "LlamaEvent")},
+    {"POST", "/detokenize", ErrorBody::kOpenAi, WithObject<Detokenize>,
+     About("The text of token ids, as llama.cpp's server and vLLM have it", "DetokenizeRequest",
+           "Detokenized")},
+    {"GET", "/props", ErrorBody::kOpenAi, Props,
+     About("A model that generates text, as llama.cpp's server has it", nullptr, "LlamaProps")},
+    {"GET", "/slots", ErrorBody::kOpenAi, Slots,
+     About("The places for texts of a model, as llama.cpp's server has it", nullptr, "LlamaSlots")},
 };
 
 }  // namespace

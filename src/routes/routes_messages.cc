@@ -23,8 +23,12 @@ void CountTokens(const RouteCall& call, const JsonObject& object) {
 }
 
 constexpr Route kMessagesRoutes[] = {
-    {"POST", "/v1/messages", ErrorBody::kAnthropic, WithObject<Messages>},
-    {"POST", "/v1/messages/count_tokens", ErrorBody::kAnthropic, WithObject<CountTokens>},
+    {"POST", "/v1/messages", ErrorBody::kAnthropic, WithObject<Messages>,
+     About("The next message of a chat, as Anthropic's API has it", "MessagesRequest",
+           "AnthropicMessage", "AnthropicEvent")},
+    {"POST", "/v1/messages/count_tokens", ErrorBody::kAnthropic, WithObject<CountTokens>,
+     About("The tokens of a chat, as Anthropic's API has them", "CountTokensRequest",
+           "TokenCount")},
 };
 
 }  // namespace

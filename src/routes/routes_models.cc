@@ -61,11 +61,21 @@ void Unpin(const RouteCall& call) {
 }
 
 constexpr Route kModelsRoutes[] = {
-    {"POST", "/admin/models/load", ErrorBody::kOpenAi, LoadOne, frontend::RouteFor::kAdmins},
-    {"POST", "/admin/models/preload", ErrorBody::kOpenAi, Preload, frontend::RouteFor::kAdmins},
-    {"POST", "/admin/models/unload", ErrorBody::kOpenAi, Unload, frontend::RouteFor::kAdmins},
-    {"POST", "/admin/models/pin", ErrorBody::kOpenAi, Pin, frontend::RouteFor::kAdmins},
-    {"POST", "/admin/models/unpin", ErrorBody::kOpenAi, Unpin, frontend::RouteFor::kAdmins},
+    {"POST", "/admin/models/load", ErrorBody::kOpenAi, LoadOne,
+     About("Loads a model, and answers when it is there", "LoadCall", "ModelState"),
+     frontend::RouteFor::kAdmins},
+    {"POST", "/admin/models/preload", ErrorBody::kOpenAi, Preload,
+     About("The same, and answers at once", "ModelCall", "ModelState"),
+     frontend::RouteFor::kAdmins},
+    {"POST", "/admin/models/unload", ErrorBody::kOpenAi, Unload,
+     About("Unloads a model once its requests are answered", "ModelCall", "ModelState"),
+     frontend::RouteFor::kAdmins},
+    {"POST", "/admin/models/pin", ErrorBody::kOpenAi, Pin,
+     About("The model is never unloaded by itself", "ModelCall", "ModelState"),
+     frontend::RouteFor::kAdmins},
+    {"POST", "/admin/models/unpin", ErrorBody::kOpenAi, Unpin,
+     About("The model may be unloaded when it is idle", "ModelCall", "ModelState"),
+     frontend::RouteFor::kAdmins},
 };
 
 }  // namespace

@@ -186,14 +186,26 @@ void Show(const RouteCall& call) {
 }
 
 constexpr Route kOllamaRoutes[] = {
-    {"POST", "/api/embed", ErrorBody::kOllama, EmbedAsOllama},
-    {"POST", "/api/embeddings", ErrorBody::kOllama, Embeddings},
-    {"POST", "/api/generate", ErrorBody::kOllama, Text<ParseOllamaGenerate>},
-    {"POST", "/api/chat", ErrorBody::kOllama, Text<ParseOllamaChat>},
-    {"GET", "/api/tags", ErrorBody::kOllama, Tags},
-    {"POST", "/api/show", ErrorBody::kOllama, Show},
-    {"GET", "/api/ps", ErrorBody::kOllama, Loaded},
-    {"GET", "/api/version", ErrorBody::kOllama, Version},
+    {"POST", "/api/embed", ErrorBody::kOllama, EmbedAsOllama,
+     About("Embeddings, as Ollama has them", "OllamaEmbedRequest", "OllamaEmbeddings")},
+    {"POST", "/api/embeddings", ErrorBody::kOllama, Embeddings,
+     About("The embedding of one text, as older clients of Ollama ask for it",
+           "OllamaEmbeddingRequest", "OllamaEmbedding")},
+    {"POST", "/api/generate", ErrorBody::kOllama, Text<ParseOllamaGenerate>,
+     About("A text, as Ollama has it; in lines unless \"stream\" is false", "OllamaGenerateRequest",
+           "OllamaText")},
+    {"POST", "/api/chat", ErrorBody::kOllama, Text<ParseOllamaChat>,
+     About("The next message of a chat, as Ollama has it", "OllamaChatRequest", "OllamaText")},
+    {"GET", "/api/tags", ErrorBody::kOllama, Tags,
+     About("The models for text and embeddings by each of their names, as Ollama has it", nullptr,
+           "OllamaModels")},
+    {"POST", "/api/show", ErrorBody::kOllama, Show,
+     About("One model, as Ollama has it", "ModelCall", "OllamaModel")},
+    {"GET", "/api/ps", ErrorBody::kOllama, Loaded,
+     About("The models that are loaded, as Ollama has it", nullptr, "LoadedModels")},
+    {"GET", "/api/version", ErrorBody::kOllama, Version,
+     About("The version of Ollama's API that is spoken, and that of Penstock", nullptr,
+           "OllamaVersion")},
 };
 
 }  // namespace

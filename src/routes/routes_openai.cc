@@ -32,11 +32,16 @@ void GetModel(const RouteCall& call) {
 }
 
 constexpr Route kOpenAiRoutes[] = {
-    {"POST", "/v1/embeddings", ErrorBody::kOpenAi, OpenAiEmbeddings, frontend::RouteFor::kUsers,
-     true},
-    {"POST", "/embeddings", ErrorBody::kOpenAi, OpenAiEmbeddings, frontend::RouteFor::kUsers, true},
-    {"GET", "/v1/models", ErrorBody::kOpenAi, ListModels},
-    {"GET", "/v1/models/{id}", ErrorBody::kOpenAi, GetModel},
+    {"POST", "/v1/embeddings", ErrorBody::kOpenAi, OpenAiEmbeddings,
+     About("Embeddings, as OpenAI's API has them", "EmbeddingsRequest", "Embeddings"),
+     frontend::RouteFor::kUsers, true},
+    {"POST", "/embeddings", ErrorBody::kOpenAi, OpenAiEmbeddings,
+     About("The same as /v1/embeddings", "EmbeddingsRequest", "Embeddings"),
+     frontend::RouteFor::kUsers, true},
+    {"GET", "/v1/models", ErrorBody::kOpenAi, ListModels,
+     About("The models that are served", nullptr, "Models")},
+    {"GET", "/v1/models/{id}", ErrorBody::kOpenAi, GetModel,
+     About("One model, by its name or an alias", nullptr, "Model")},
 };
 
 }  // namespace

@@ -129,8 +129,12 @@ void Delete(const RouteCall& call) {
 }
 
 constexpr Route kPullRoutes[] = {
-    {"POST", "/api/pull", ErrorBody::kOllama, Pull, frontend::RouteFor::kAdmins},
-    {"DELETE", "/api/delete", ErrorBody::kOllama, Delete, frontend::RouteFor::kAdmins},
+    {"POST", "/api/pull", ErrorBody::kOllama, Pull,
+     About("Downloads a model of the hub and serves it", "OllamaPullRequest", "OllamaPulled"),
+     frontend::RouteFor::kAdmins},
+    {"DELETE", "/api/delete", ErrorBody::kOllama, Delete,
+     About("Deletes a model of the hub's cache", "ModelCall", "OllamaPulled"),
+     frontend::RouteFor::kAdmins},
 };
 
 }  // namespace

@@ -44,11 +44,18 @@ void RerankTexts(const RouteCall& call, const JsonObject& object) {
 void AnyRerank(const RouteCall& call, const JsonObject& object);
 
 constexpr Route kRerankRoutes[] = {
-    {"POST", "/v1/rerank", ErrorBody::kRerank, WithObject<Rerank>},
-    {"POST", "/v2/rerank", ErrorBody::kRerank, WithObject<Rerank>},
-    {"POST", "/v1/reranking", ErrorBody::kRerank, WithObject<AnyRerank>},
-    {"POST", "/reranking", ErrorBody::kRerank, WithObject<AnyRerank>},
-    {"POST", "/rerank", ErrorBody::kTei, WithObject<AnyRerank>},
+    {"POST", "/v1/rerank", ErrorBody::kRerank, WithObject<Rerank>,
+     About("Documents by relevance to a query, as Jina's and Cohere's APIs have it",
+           "RerankRequest", "Ranking")},
+    {"POST", "/v2/rerank", ErrorBody::kRerank, WithObject<Rerank>,
+     About("The same as /v1/rerank", "RerankRequest", "Ranking")},
+    {"POST", "/v1/reranking", ErrorBody::kRerank, WithObject<AnyRerank>,
+     About("Documents or texts by relevance to a query, each in its own form", "AnyRerankRequest",
+           "AnyRanking")},
+    {"POST", "/reranking", ErrorBody::kRerank, WithObject<AnyRerank>,
+     About("The same as /v1/reranking", "AnyRerankRequest", "AnyRanking")},
+    {"POST", "/rerank", ErrorBody::kTei, WithObject<AnyRerank>,
+     About("The same as /v1/reranking", "AnyRerankRequest", "AnyRanking")},
 };
 
 void AnyRerank(const RouteCall& call, const JsonObject& object) {

@@ -25,9 +25,13 @@ void InputTokens(const RouteCall& call, const JsonObject& object) {
 }
 
 constexpr Route kResponsesRoutes[] = {
-    {"POST", "/v1/responses", ErrorBody::kOpenAi, WithObject<Responses>},
-    {"POST", "/responses", ErrorBody::kOpenAi, WithObject<Responses>},
-    {"POST", "/v1/responses/input_tokens", ErrorBody::kOpenAi, WithObject<InputTokens>},
+    {"POST", "/v1/responses", ErrorBody::kOpenAi, WithObject<Responses>,
+     About("The next items of a conversation, as OpenAI's Responses have them", "ResponsesRequest",
+           "Response", "ResponseEvent")},
+    {"POST", "/responses", ErrorBody::kOpenAi, WithObject<Responses>,
+     About("The same as /v1/responses", "ResponsesRequest", "Response", "ResponseEvent")},
+    {"POST", "/v1/responses/input_tokens", ErrorBody::kOpenAi, WithObject<InputTokens>,
+     About("The tokens of a conversation", "InputTokensRequest", "InputTokens")},
 };
 
 }  // namespace

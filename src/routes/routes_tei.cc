@@ -126,16 +126,29 @@ void Root(const RouteCall& call, const JsonObject& object) {
 }
 
 constexpr Route kTeiRoutes[] = {
-    {"POST", "/", ErrorBody::kTei, WithObject<Root>},
-    {"POST", "/invocations", ErrorBody::kTei, WithObject<Root>},
-    {"POST", "/embed", ErrorBody::kTei, WithObject<Embed>, frontend::RouteFor::kUsers, true},
-    {"POST", "/embed_all", ErrorBody::kTei, WithObject<EmbedAll>},
-    {"POST", "/embed_sparse", ErrorBody::kTei, EmbedSparse},
-    {"POST", "/predict", ErrorBody::kTei, WithObject<Predict>},
-    {"POST", "/similarity", ErrorBody::kTei, WithObject<Similarity>},
-    {"POST", "/tokenize", ErrorBody::kTei, WithObject<Tokenize>},
-    {"POST", "/decode", ErrorBody::kTei, WithObject<Decode>},
-    {"GET", "/info", ErrorBody::kTei, Info},
+    {"POST", "/", ErrorBody::kTei, WithObject<Root>,
+     About("What the first model is for: /embed, /similarity, /rerank or /predict", "RootRequest",
+           "RootAnswer")},
+    {"POST", "/invocations", ErrorBody::kTei, WithObject<Root>,
+     About("The same, under SageMaker's name", "RootRequest", "RootAnswer")},
+    {"POST", "/embed", ErrorBody::kTei, WithObject<Embed>,
+     About("Embeddings, as text-embeddings-inference has them", "TeiEmbedRequest", "TeiEmbeddings"),
+     frontend::RouteFor::kUsers, true},
+    {"POST", "/embed_all", ErrorBody::kTei, WithObject<EmbedAll>,
+     About("An embedding of each token", "TeiEmbedAllRequest", "TeiTokenEmbeddings")},
+    {"POST", "/embed_sparse", ErrorBody::kTei, EmbedSparse,
+     About("Always 424: no sparse model is served", "TeiEmbedRequest", "TeiError", nullptr, 424)},
+    {"POST", "/predict", ErrorBody::kTei, WithObject<Predict>,
+     About("Labels of a text, of a pair or of several", "TeiPredictRequest", "TeiPredictions")},
+    {"POST", "/similarity", ErrorBody::kTei, WithObject<Similarity>,
+     About("How similar sentences are to one", "TeiSimilarityRequest", "TeiSimilarities")},
+    {"POST", "/tokenize", ErrorBody::kTei, WithObject<Tokenize>,
+     About("The tokens of texts, as text-embeddings-inference (\"inputs\"), llama.cpp's server "
+           "(\"content\") and vLLM (\"prompt\") have it",
+           "AnyTokenizeRequest", "AnyTokens")},
+    {"POST", "/decode", ErrorBody::kTei, WithObject<Decode>,
+     About("The texts of token ids", "TeiDecodeRequest", "TeiTexts")},
+    {"GET", "/info", ErrorBody::kTei, Info, About("The models and the limits", nullptr, "Info")},
 };
 
 }  // namespace

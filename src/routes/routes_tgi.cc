@@ -23,8 +23,11 @@ void Generate(const RouteCall& call) {
 }
 
 constexpr Route kTgiRoutes[] = {
-    {"POST", "/generate", ErrorBody::kTei, Generate<false>},
-    {"POST", "/generate_stream", ErrorBody::kTei, Generate<true>},
+    {"POST", "/generate", ErrorBody::kTei, Generate<false>,
+     About("A text that goes on after another, as text-generation-inference has it", "TgiRequest",
+           "TgiText")},
+    {"POST", "/generate_stream", ErrorBody::kTei, Generate<true>,
+     About("The same, as events", "TgiRequest", "TgiEvent", "TgiEvent")},
 };
 
 }  // namespace

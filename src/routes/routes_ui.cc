@@ -110,11 +110,20 @@ void Requests(const RouteCall& call) {
 }
 
 constexpr Route kUiRoutes[] = {
-    {"GET", "/ui", ErrorBody::kTei, Page, frontend::RouteFor::kVisitors},
-    {"GET", "/ui/{file}", ErrorBody::kTei, PageFile, frontend::RouteFor::kVisitors},
-    {"GET", "/v1/live", ErrorBody::kTei, Watch, frontend::RouteFor::kMonitors, false, nullptr,
-     true},
-    {"GET", "/v1/requests", ErrorBody::kTei, Requests, frontend::RouteFor::kMonitors},
+    {"GET", "/ui", ErrorBody::kTei, Page,
+     About("The web page; / answers with it too, where text/html is asked for", nullptr, nullptr,
+           nullptr, 200, "text/html"),
+     frontend::RouteFor::kVisitors},
+    {"GET", "/ui/{file}", ErrorBody::kTei, PageFile,
+     About("A file of the web page", nullptr, nullptr, nullptr, 200, "*/*"),
+     frontend::RouteFor::kVisitors},
+    {"GET", "/v1/live", ErrorBody::kTei, Watch,
+     About("What happens, second by second: events until the client leaves", nullptr, nullptr,
+           "LiveEvent", 200, ""),
+     frontend::RouteFor::kMonitors, false, nullptr, true},
+    {"GET", "/v1/requests", ErrorBody::kTei, Requests,
+     About("Requests that were slow; errors by kind and by route", nullptr, "Requests"),
+     frontend::RouteFor::kMonitors},
 };
 
 }  // namespace

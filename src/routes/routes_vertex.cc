@@ -179,7 +179,8 @@ void Vertex(const RouteCall& call) {
 }
 
 constexpr Route kVertexRoutes[] = {
-    {"POST", "/vertex", ErrorBody::kTei, Vertex},
+    {"POST", "/vertex", ErrorBody::kTei, Vertex,
+     About("Several requests to /, as Vertex AI has it", "VertexRequest", "VertexAnswer")},
 };
 
 }  // namespace

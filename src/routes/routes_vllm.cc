@@ -89,10 +89,15 @@ void Pooling(const RouteCall& call, const JsonObject& object) {
 void VllmVersion(const RouteCall& call) { call.Ok(R"({"version":")" PENSTOCK_VERSION R"("})"); }
 
 constexpr Route kVllmRoutes[] = {
-    {"POST", "/score", ErrorBody::kOpenAi, WithObject<Score>},
-    {"POST", "/v1/score", ErrorBody::kOpenAi, WithObject<Score>},
-    {"POST", "/pooling", ErrorBody::kOpenAi, WithObject<Pooling>},
-    {"GET", "/version", ErrorBody::kOpenAi, VllmVersion},
+    {"POST", "/score", ErrorBody::kOpenAi, WithObject<Score>,
+     About("How well texts fit one, as vLLM has it", "ScoreRequest", "Scores")},
+    {"POST", "/v1/score", ErrorBody::kOpenAi, WithObject<Score>,
+     About("The same as /score", "ScoreRequest", "Scores")},
+    {"POST", "/pooling", ErrorBody::kOpenAi, WithObject<Pooling>,
+     About("Vectors, of texts or of their tokens, or scores of labels, as vLLM has it",
+           "PoolingRequest", "Pooled")},
+    {"GET", "/version", ErrorBody::kOpenAi, VllmVersion,
+     About("The version of Penstock, in vLLM's form", nullptr, "Version")},
 };
 
 }  // namespace
