@@ -29,8 +29,8 @@
 #include "grpc/grpc_server.h"
 #include "grpc_flags.h"
 #include "model_flags.h"
-#include "routes/server.h"
 #include "served_model_flags.h"
+#include "server/server.h"
 #include "service_manager.h"
 #include "signals.h"
 
@@ -231,7 +231,7 @@ void TakeNumbers(const FlagSet& app, ServeFlags* flags) {
 
 // What clients reach the models through.
 struct FrontEnds {
-  std::unique_ptr<routes::Server> http;
+  std::unique_ptr<server::Server> http;
   std::unique_ptr<grpc::GrpcServer> grpc;  // null: not asked for
 
   // Both get the whole time. False: a batch did not end in it.
@@ -266,7 +266,7 @@ Expected<FrontEnds> StartFrontEnds(ServeFlags* given, runtime::LocalModels* mode
   // A client that sees the server ready finds all of it.
   models->service->HoldReadiness(true);
   PENSTOCK_ASSIGN_OR_RETURN(
-      servers.http, routes::Server::Start(models->service.get(), &models->metrics, flags.server));
+      servers.http, server::Server::Start(models->service.get(), &models->metrics, flags.server));
   if (flags.grpc.port) {
     PENSTOCK_ASSIGN_OR_RETURN(
         servers.grpc,
@@ -361,7 +361,7 @@ std::string UrlsOf(const ServeFlags& flags, const FrontEnds& servers) {
 }
 
 // As clients on this machine reach it.
-std::string LocalUrl(const ServeFlags& flags, const routes::Server& server) {
+std::string LocalUrl(const ServeFlags& flags, const server::Server& server) {
   std::string host = flags.server.host;
   if (host == "0.0.0.0") host = "127.0.0.1";
   if (host == "::") host = "::1";

@@ -10,13 +10,14 @@
 #include <optional>
 #include <utility>
 
+#include "batch_api/batch_runner.h"
 #include "common/log.h"
 #include "common/sha256.h"
 #include "common/step_progress.h"
+#include "dialects/list.h"
 #include "http/request_begin.h"
 #include "interruption.h"
-#include "routes/batch_runner.h"
-#include "routes/inner_call.h"
+#include "serving/inner_call.h"
 
 namespace penstock::cli {
 namespace {
@@ -121,8 +122,8 @@ void TextService::Post(const std::string& path, std::string body, api::Callback<
 
 void TextService::PostHere(const std::string& path, std::string body, api::Callback<Posted> done) {
   int32_t index = 0;
-  const routes::Route* const route =
-      routes::BatchRunner::Takes(path) ? routes::FindPostRoute(path, &index) : nullptr;
+  const serving::Route* const route =
+      batch_api::BatchRunner::Takes(path) ? dialects::AllRoutes().FindPost(path, &index) : nullptr;
   if (route == nullptr) {
     std::string error;
     JsonWriter json(&error);
@@ -143,19 +144,20 @@ void TextService::PostHere(const std::string& path, std::string body, api::Callb
   request->route = index;
   request->body_bytes = body.size();
   request->context.cancel = cancel;
-  routes::CallInner({local_->service.get(), &local_->metrics, &routes_}, route, request,
-                    std::move(body), [this, done, cancel](const http::Exchange::Print& print) {
-                      {
-                        const std::lock_guard lock(mutex_);
-                        posted_.erase(cancel);
-                      }
-                      // Stop() cancelled the row: what came back is an error, not its text.
-                      if (stop_->cancelled()) {
-                        return done(Status(StatusCode::kCancelled, "interrupted"));
-                      }
-                      if (print == nullptr) return done(Status::Internal("the request was lost"));
-                      done(Posted{0, "", print});
-                    });
+  serving::CallInner({local_->service.get(), &local_->metrics, &routes_, &dialects::AllRoutes()},
+                     route, request, std::move(body),
+                     [this, done, cancel](const http::Exchange::Print& print) {
+                       {
+                         const std::lock_guard lock(mutex_);
+                         posted_.erase(cancel);
+                       }
+                       // Stop() cancelled the row: what came back is an error, not its text.
+                       if (stop_->cancelled()) {
+                         return done(Status(StatusCode::kCancelled, "interrupted"));
+                       }
+                       if (print == nullptr) return done(Status::Internal("the request was lost"));
+                       done(Posted{0, "", print});
+                     });
 }
 
 void TextService::Stop() {

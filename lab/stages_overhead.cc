@@ -8,24 +8,24 @@
 #include "load/http_load.h"
 #include "load/table.h"
 #include "registry/registry.h"
-#include "routes/server.h"
+#include "server/server.h"
 
 namespace penstock::lab {
 namespace {
 
 struct TimedSide {
-  std::unique_ptr<routes::Server> server;
+  std::unique_ptr<server::Server> server;
   RoundSide rounds;
 };
 
-Expected<std::unique_ptr<routes::Server>> StartServer(api::Service* service,
+Expected<std::unique_ptr<server::Server>> StartServer(api::Service* service,
                                                       metrics::Metrics* metrics,
                                                       bool stage_timers) {
   http::ServerOptions options;
   options.port = 0;
   options.stage_timers = stage_timers;
   options.slow_request = std::chrono::milliseconds(0);
-  return routes::Server::Start(service, metrics, options);
+  return server::Server::Start(service, metrics, options);
 }
 
 // `keep`: else it was a round to warm up.

@@ -15,7 +15,7 @@
 #include "grpc/grpc_server.h"
 #include "lab/grpc_echo.h"
 #include "lab/http_echo.h"
-#include "routes/server.h"
+#include "server/server.h"
 
 namespace penstock::lab {
 namespace {
@@ -124,7 +124,7 @@ Status MeasureTensorFrontEnds(api::Service* service, metrics::Metrics* metrics,
   http::ServerOptions server;
   server.port = 0;
   server.slow_request = std::chrono::milliseconds(0);
-  PENSTOCK_ASSIGN_OR_RETURN(const auto http, routes::Server::Start(service, metrics, server));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto http, server::Server::Start(service, metrics, server));
   grpc::GrpcOptions grpc_options;
   grpc_options.port = 0;
   PENSTOCK_ASSIGN_OR_RETURN(const auto grpc,

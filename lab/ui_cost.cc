@@ -13,7 +13,7 @@
 #include "load/process_stat.h"
 #include "load/table.h"
 #include "metrics/process_stats.h"
-#include "routes/server.h"
+#include "server/server.h"
 #include "ui/ui_files.h"
 
 namespace penstock::lab {
@@ -106,13 +106,13 @@ void Report(const std::array<Side, 3>& sides, int events_per_s, load::BenchRecor
   records->Add("ui.event_bytes", sides[1].event_bytes, "bytes/s");
 }
 
-Expected<std::unique_ptr<routes::Server>> StartServer(api::Service* service,
+Expected<std::unique_ptr<server::Server>> StartServer(api::Service* service,
                                                       metrics::Metrics* metrics,
                                                       std::chrono::milliseconds live_interval) {
   http::ServerOptions options;
   options.port = 0;
   options.slow_request = std::chrono::milliseconds(0);
-  return routes::Server::Start(service, metrics, options, live_interval);
+  return server::Server::Start(service, metrics, options, live_interval);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "common/json.h"
 #include "common/utf8_check.h"
-#include "routes/fields.h"
+#include "dialects/shared/fields.h"
 
 namespace penstock::library {
 namespace {
@@ -70,15 +70,15 @@ Status CheckKeys(const JsonObject& object) {
 }
 
 Status ReadRequest(const char* json, api::EmbedRequest* request, RequestContext* context) {
-  PENSTOCK_ASSIGN_OR_RETURN(const auto body, routes::RequestBody::Parse(json));
+  PENSTOCK_ASSIGN_OR_RETURN(const auto body, dialects::RequestBody::Parse(json));
   const JsonObject& object = body.object();
   PENSTOCK_RETURN_IF_ERROR(CheckKeys(object));
-  PENSTOCK_ASSIGN_OR_RETURN(request->model, routes::GetName(object, "model"));
+  PENSTOCK_ASSIGN_OR_RETURN(request->model, dialects::GetName(object, "model"));
   PENSTOCK_ASSIGN_OR_RETURN(request->dimensions,
-                            routes::GetOptionalInt(object, "dimensions", 1, 1 << 30));
-  PENSTOCK_ASSIGN_OR_RETURN(request->normalize, routes::GetOptionalBool(object, "normalize"));
+                            dialects::GetOptionalInt(object, "dimensions", 1, 1 << 30));
+  PENSTOCK_ASSIGN_OR_RETURN(request->normalize, dialects::GetOptionalBool(object, "normalize"));
   PENSTOCK_ASSIGN_OR_RETURN(const auto special,
-                            routes::GetOptionalBool(object, "add_special_tokens"));
+                            dialects::GetOptionalBool(object, "add_special_tokens"));
   request->add_special_tokens = special.value_or(true);
   PENSTOCK_ASSIGN_OR_RETURN(const std::string priority, object.GetStringOr("priority", ""));
   if (priority == "bulk") {
@@ -86,7 +86,7 @@ Status ReadRequest(const char* json, api::EmbedRequest* request, RequestContext*
   } else if (!priority.empty() && priority != "interactive") {
     return Status::InvalidArgument("priority must be interactive or bulk", "priority");
   }
-  return routes::ParseTextOptions(object, &request->text);
+  return dialects::ParseTextOptions(object, &request->text);
 }
 
 std::string InfoOf(const api::EmbedResponse& response) {
@@ -95,7 +95,7 @@ std::string InfoOf(const api::EmbedResponse& response) {
   json.BeginObject();
   json.Field("model", response.model);
   json.Field("prompt_tokens", response.usage.prompt_tokens);
-  routes::WriteTruncation(response.truncation, &json);
+  dialects::WriteTruncation(response.truncation, &json);
   json.EndObject();
   return text;
 }

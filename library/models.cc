@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "apps/model_flags.h"
+#include "dialects/list.h"
 #include "frontend/key_ring.h"
 #include "library/embed_call.h"
 #include "library/options.h"
@@ -65,9 +66,9 @@ Expected<std::unique_ptr<Models>> Models::Open(std::string_view options) {
   models->server_.slow_request = std::chrono::milliseconds(0);
   PENSTOCK_ASSIGN_OR_RETURN(auto keys, frontend::KeyRing::Make(models->server_));
   PENSTOCK_ASSIGN_OR_RETURN(models->local_, runtime::LocalModels::Start(flags));
-  models->router_ = std::make_unique<routes::Router>(
-      models->local_->service.get(), &models->local_->metrics, models->server_, std::move(keys),
-      nullptr, std::chrono::milliseconds(1000));
+  models->router_ = std::make_unique<serving::Router>(
+      models->local_->service.get(), &models->local_->metrics, models->server_,
+      dialects::AllRoutes(), std::move(keys), nullptr, std::chrono::milliseconds(1000));
   return models;
 }
 

@@ -33,7 +33,7 @@ class Models {
   http::ServerOptions server_;
   const std::shared_ptr<Calls> calls_ = std::make_shared<Calls>();
   std::unique_ptr<runtime::LocalModels> local_;
-  std::unique_ptr<routes::Router> router_;  // after what it uses
+  std::unique_ptr<serving::Router> router_;  // after what it uses
 };
 
 // A call that has failed.

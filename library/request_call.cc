@@ -77,7 +77,7 @@ class RequestCall::RouteExchange final : public http::Exchange {
   std::atomic<bool> answered_{false};
 };
 
-void RequestCall::Start(routes::Router* router, const http::ServerOptions& options,
+void RequestCall::Start(serving::Router* router, const http::ServerOptions& options,
                         const RouteRequest& asked) {
   auto request = http::NewRequest(options, "this process", Clock::now());
   request_ = request;

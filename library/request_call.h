@@ -10,7 +10,7 @@
 #include "http/server_options.h"
 #include "http/stream.h"
 #include "library/call.h"
-#include "routes/router.h"
+#include "serving/router.h"
 
 namespace penstock::library {
 
@@ -27,7 +27,8 @@ class RequestCall final : public Call {
   using Call::Call;
 
   // Once. Refusals are answers, as those of a server.
-  void Start(routes::Router* router, const http::ServerOptions& options, const RouteRequest& asked);
+  void Start(serving::Router* router, const http::ServerOptions& options,
+             const RouteRequest& asked);
 
  private:
   class RouteExchange;

@@ -1,4 +1,4 @@
-// Requests and responses of every behaviour, as native types, for routes/ (later grpc/) and the
+// Requests and responses of every behaviour, as native types, for dialects/, grpc/ and the
 // command line. No wire format in here.
 #pragma once
 

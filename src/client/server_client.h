@@ -86,7 +86,7 @@ class ServerClient {
 };
 
 // The Status of an answer that is an error: the message and the field of the error, of any
-// ErrorBody (routes/error_body.h), or the body's beginning.
+// ErrorBody (serving/error_body.h), or the body's beginning.
 Status StatusOfAnswer(const PostAnswer& answer);
 // An answer that breaks the protocol.
 Status Garbled(const std::string& what);

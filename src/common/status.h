@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-// The kind of failure; routes/error_body.cc maps each to one HTTP status (in brackets).
+// The kind of failure; serving/error_body.cc maps each to one HTTP status (in brackets).
 enum class StatusCode {
   kOk = 0,
   kInvalidArgument,    // the request is malformed [400]

@@ -1,5 +1,5 @@
 // RouteInfo: the properties of a route that keys, priority, log and metrics depend on. The handlers
-// are in routes/.
+// are in dialects/.
 #pragma once
 
 namespace penstock::frontend {
@@ -15,7 +15,7 @@ enum class RouteFor {
 
 struct RouteInfo {
   const char* method;  // "GET" (answers HEAD too), "POST" or "DELETE"
-  const char* path;    // a path, or a pattern of routes/path_pattern.h
+  const char* path;    // a path, or a pattern of serving/path_pattern.h
   RouteFor who = RouteFor::kUsers;
   bool lines = false;  // answers in lines too (embed_lines.h), where the request asks for it
   // Its answer goes on until the client leaves: not counted as a failure, nor as slow.

@@ -3,21 +3,22 @@
 #include <string>
 
 #include "common/json.h"
+#include "dialects/anthropic/messages.h"
+#include "dialects/cohere/cohere.h"
+#include "dialects/llama/llama.h"
+#include "dialects/ollama/ollama.h"
+#include "dialects/openai/chat.h"
+#include "dialects/openai/openai.h"
+#include "dialects/openai/responses.h"
+#include "dialects/penstock/bulk.h"
+#include "dialects/penstock/classify.h"
+#include "dialects/rerank/rerank.h"
+#include "dialects/shared/errors.h"
+#include "dialects/shared/fields.h"
+#include "dialects/tei/tei.h"
+#include "dialects/tgi/tgi.h"
 #include "fuzz_util.h"
-#include "routes/bulk.h"
-#include "routes/chat.h"
-#include "routes/classify.h"
-#include "routes/cohere.h"
-#include "routes/error_body.h"
-#include "routes/fields.h"
-#include "routes/llama.h"
-#include "routes/messages.h"
-#include "routes/ollama.h"
-#include "routes/openai.h"
-#include "routes/rerank.h"
-#include "routes/responses.h"
-#include "routes/tei.h"
-#include "routes/tgi.h"
+#include "serving/error_body.h"
 
 namespace penstock {
 namespace {
@@ -95,10 +96,10 @@ void CheckError(const Status& status) {
   PENSTOCK_CHECK(!status.ok() && !status.message().empty());
   const Status renamed =
       frontend::WithWireNames(status, {{"inputs", "input"}, {"source", "inputs.source"}});
-  for (const routes::ErrorBody error_body :
-       {routes::ErrorBody::kOpenAi, routes::ErrorBody::kRerank, routes::ErrorBody::kTei,
-        routes::ErrorBody::kOllama, routes::ErrorBody::kAnthropic}) {
-    const http::HttpResponse response = routes::PrintError(error_body, renamed, "id");
+  for (const serving::ErrorBody error_body :
+       {dialects::kOpenAiErrors, dialects::kRerankErrors, dialects::kTeiErrors,
+        dialects::kOllamaErrors, dialects::kAnthropicErrors}) {
+    const http::HttpResponse response = serving::PrintError(error_body, renamed, "id");
     PENSTOCK_CHECK(response.status >= 400);
     PENSTOCK_CHECK(JsonDocument::Parse(response.body).ok());
   }
@@ -111,7 +112,7 @@ bool Parsed(const Expected<T>& call) {
 }
 
 void CheckText(const api::TextOptions& text) {
-  if (text.prompt) PENSTOCK_CHECK(text.prompt->size() <= routes::kPromptBytesMax);
+  if (text.prompt) PENSTOCK_CHECK(text.prompt->size() <= dialects::kPromptBytesMax);
   if (text.prompt_name) PENSTOCK_CHECK(text.prompt_name->size() <= api::kNameBytesMax);
 }
 
@@ -134,70 +135,70 @@ void CheckTextRequest(const api::TextRequest& request) {
 }
 
 void CheckDialects(std::string_view body) {
-  if (const auto call = routes::ParseChatCall(body); Parsed(call)) {
+  if (const auto call = dialects::ParseChatCall(body); Parsed(call)) {
     PENSTOCK_CHECK(call->request.prompts.size() == 1);
     CheckTextRequest(call->request);
   }
   // An empty array of prompts is refused by the service, as it refuses empty inputs of each kind.
-  if (const auto call = routes::ParseCompletionCall(body); Parsed(call))
+  if (const auto call = dialects::ParseCompletionCall(body); Parsed(call))
     CheckTextRequest(call->request);
-  Parsed(routes::ParseApplyTemplate(body));
-  if (const auto call = routes::ParseEmbeddingsCall(body); Parsed(call)) {
+  Parsed(dialects::ParseApplyTemplate(body));
+  if (const auto call = dialects::ParseEmbeddingsCall(body); Parsed(call)) {
     PENSTOCK_CHECK(call->request.model.size() <= api::kNameBytesMax);
     CheckInputs(call->request.inputs);
     CheckText(call->request.text);
   }
-  Parsed(routes::ParseClassifyCall(body));
-  Parsed(routes::ParseBulkCall(body));
-  const auto parsed = routes::RequestBody::Parse(body);
+  Parsed(dialects::ParseClassifyCall(body));
+  Parsed(dialects::ParseBulkCall(body));
+  const auto parsed = dialects::RequestBody::Parse(body);
   if (!Parsed(parsed)) return;
   const JsonObject& object = parsed->object();
-  Parsed(routes::ParseRerankCall(object));
-  if (const auto call = routes::ParseTeiEmbed(object); Parsed(call)) {
+  Parsed(dialects::ParseRerankCall(object));
+  if (const auto call = dialects::ParseTeiEmbed(object); Parsed(call)) {
     CheckInputs(call->inputs);
     CheckText(call->text);
   }
   for (const bool streams : {false, true}) {
-    if (const auto call = routes::ParseTgiCall(object, streams); Parsed(call)) {
+    if (const auto call = dialects::ParseTgiCall(object, streams); Parsed(call)) {
       CheckTextRequest(call->request);
     }
   }
-  if (const auto call = routes::ParseOllamaGenerate(object); Parsed(call))
+  if (const auto call = dialects::ParseOllamaGenerate(object); Parsed(call))
     CheckTextRequest(call->request);
-  if (const auto call = routes::ParseOllamaChat(object); Parsed(call))
+  if (const auto call = dialects::ParseOllamaChat(object); Parsed(call))
     CheckTextRequest(call->request);
-  if (const auto call = routes::ParseCohereChat(object); Parsed(call))
+  if (const auto call = dialects::ParseCohereChat(object); Parsed(call))
     CheckTextRequest(call->request);
-  if (const auto call = routes::ParseMessagesCall(object); Parsed(call))
+  if (const auto call = dialects::ParseMessagesCall(object); Parsed(call))
     CheckTextRequest(call->request);
-  if (const auto call = routes::ParseResponsesCall(object); Parsed(call)) {
+  if (const auto call = dialects::ParseResponsesCall(object); Parsed(call)) {
     CheckTextRequest(call->request);
     for (const auto& [key, value] : call->echo) PENSTOCK_CHECK(JsonDocument::Parse(value).ok());
   }
-  Parsed(routes::ParseCountTokens(object));
-  Parsed(routes::ParseInputTokens(object));
-  if (const auto call = routes::ParseLlamaInfill(object); Parsed(call))
+  Parsed(dialects::ParseCountTokens(object));
+  Parsed(dialects::ParseInputTokens(object));
+  if (const auto call = dialects::ParseLlamaInfill(object); Parsed(call))
     CheckTextRequest(call->request);
   const api::ServiceOptions limits;
-  if (const auto call = routes::ParseOllamaEmbed(object, limits); Parsed(call)) {
+  if (const auto call = dialects::ParseOllamaEmbed(object, limits); Parsed(call)) {
     CheckInputs(call->request.inputs);
   }
-  if (const auto call = routes::ParseOllamaEmbeddings(object); Parsed(call)) {
+  if (const auto call = dialects::ParseOllamaEmbeddings(object); Parsed(call)) {
     CheckInputs(call->request.inputs);
   }
   for (const int version : {1, 2}) {
-    const auto call = routes::ParseCohereEmbed(object, version, limits);
+    const auto call = dialects::ParseCohereEmbed(object, version, limits);
     if (!Parsed(call)) continue;
     CheckInputs(call->request.inputs);
-    for (const routes::EmbeddingFormat& type : call->types) PENSTOCK_CHECK(type.range > 0);
+    for (const dialects::EmbeddingFormat& type : call->types) PENSTOCK_CHECK(type.range > 0);
   }
-  Parsed(routes::ParseTeiRerank(object));
-  Parsed(routes::ParseTeiPredict(object));
-  Parsed(routes::ParseTeiSimilarity(object));
-  Parsed(routes::ParseTeiTokenize(object));
-  Parsed(routes::ParseTeiDecode(object));
+  Parsed(dialects::ParseTeiRerank(object));
+  Parsed(dialects::ParseTeiPredict(object));
+  Parsed(dialects::ParseTeiSimilarity(object));
+  Parsed(dialects::ParseTeiTokenize(object));
+  Parsed(dialects::ParseTeiDecode(object));
   for (const char* task : {"embedding", "reranking", "classification"}) {
-    (void)routes::ChooseTeiRootTask(object, task);
+    (void)dialects::ChooseTeiRootTask(object, task);
   }
 }
 

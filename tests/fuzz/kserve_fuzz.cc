@@ -5,8 +5,8 @@
 
 #include "common/byte_budget.h"
 #include "common/json.h"
+#include "dialects/kserve/kserve_request.h"
 #include "fuzz_util.h"
-#include "routes/kserve_request.h"
 #include "signature/tensor_spec.h"
 
 namespace penstock {
@@ -23,29 +23,29 @@ void CheckMade(const api::InferCall::Input& input) {
   PENSTOCK_CHECK(count.has_value());
   const size_t size = signature::ElementBytes(input.type);
   PENSTOCK_CHECK(size == 0 || input.bytes.size() == *count * size);
-  PENSTOCK_CHECK(routes::CheckPrintable(input.type, input.bytes).ok());
+  PENSTOCK_CHECK(dialects::CheckPrintable(input.type, input.bytes).ok());
   std::string printed;
-  routes::AppendTensorJson(input.type, input.bytes, &printed);
-  PENSTOCK_CHECK(printed.size() <= routes::TensorJsonBytesMax(input.type, input.bytes));
+  dialects::AppendTensorJson(input.type, input.bytes, &printed);
+  PENSTOCK_CHECK(printed.size() <= dialects::TensorJsonBytesMax(input.type, input.bytes));
   const auto document = JsonDocument::Parse(printed);
   PENSTOCK_CHECK(document.ok());
   const int64_t flat[] = {static_cast<int64_t>(*count)};
   const auto again =
-      routes::ReadTensorJson(document->root(), input.type, flat, printed.size(), nullptr);
+      dialects::ReadTensorJson(document->root(), input.type, flat, printed.size(), nullptr);
   PENSTOCK_CHECK(again.ok());
   const auto bytes = again->span();
   PENSTOCK_CHECK(std::equal(bytes.begin(), bytes.end(), input.bytes.begin(), input.bytes.end()));
 }
 
-void Check(const routes::KserveRequest& request, std::string_view body) {
+void Check(const dialects::KserveRequest& request, std::string_view body) {
   const auto whole = std::as_bytes(std::span(body));
-  PENSTOCK_CHECK(request.inputs.size() <= routes::kRequestTensorsMax);
+  PENSTOCK_CHECK(request.inputs.size() <= dialects::kRequestTensorsMax);
   PENSTOCK_CHECK(request.outputs.size() == request.forms.size());
   PENSTOCK_CHECK(request.shared_inputs.empty());
   for (const api::InferCall::Input& input : request.inputs) {
-    PENSTOCK_CHECK(!input.name.empty() && input.shape.size() <= routes::kRequestDimensionsMax);
+    PENSTOCK_CHECK(!input.name.empty() && input.shape.size() <= dialects::kRequestDimensionsMax);
     bool made = false;
-    for (const routes::TensorBytes& each : request.made) {
+    for (const dialects::TensorBytes& each : request.made) {
       made = made || (!input.bytes.empty() && each.data.get() == input.bytes.data());
     }
     PENSTOCK_CHECK(made || IsInside(input.bytes, whole));
@@ -64,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string body = json + std::string(input.Rest());
   const auto budget = std::make_shared<ByteBudget>(1 << 20);
   RequestMemory memory(budget, Priority::kInteractive);
-  const auto parsed = routes::ParseKserveRequest(body, json.size(), none, &memory);
+  const auto parsed = dialects::ParseKserveRequest(body, json.size(), none, &memory);
   if (parsed.ok()) {
     Check(*parsed, body);
     // No more is taken than the text can be worth.
@@ -72,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else {
     PENSTOCK_CHECK(!parsed.status().message().empty());
   }
-  const auto header = routes::KserveJsonBytes(json, body.size());
+  const auto header = dialects::KserveJsonBytes(json, body.size());
   PENSTOCK_CHECK(!header.ok() || *header <= body.size());
   return 0;
 }

@@ -1,0 +1,63 @@
+#include "serving/openapi.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/json.h"
+#include "dialects/list.h"
+#include "dialects/schemas.h"
+#include "dialects/shared/errors.h"
+
+namespace penstock::server {
+namespace {
+
+using serving::About;
+using serving::PrintOpenApi;
+using serving::Route;
+
+TEST(OpenApi, EveryRouteHasASummary) {
+  for (const Route& route : dialects::AllRoutes().routes())
+    EXPECT_STRNE(route.about.summary, "") << route.path;
+}
+
+TEST(OpenApi, TheDocumentHoldsTheRoutesAndTheSchemasTheyName) {
+  const auto document =
+      JsonDocument::Parse(PrintOpenApi(dialects::AllRoutes().routes(), dialects::kSchemas));
+  ASSERT_TRUE(document.ok()) << document.status().ToString();
+  const JsonObject root = *document->Object();
+  const JsonObject paths = *root.GetObject("paths");
+  const JsonObject schemas = *(*root.GetObject("components")).GetObject("schemas");
+  size_t operations = 0;
+  paths.ForEach([&](std::string_view, JsonElement operation) {
+    JsonObject methods;
+    ASSERT_TRUE(operation.Get(&methods));
+    operations += methods.size();
+  });
+  EXPECT_EQ(operations, dialects::AllRoutes().routes().size());
+  EXPECT_TRUE((*paths.GetObject("/v1/models/{id}")).Has("get"));
+  EXPECT_TRUE((*paths.GetObject("/")).Has("get"));
+  EXPECT_TRUE((*paths.GetObject("/")).Has("post"));
+  const JsonObject sparse = *(*paths.GetObject("/embed_sparse")).GetObject("post");
+  EXPECT_TRUE((*sparse.GetObject("responses")).Has("424"));
+  const JsonObject infer =
+      *(*paths.GetObject("/v2/models/{model}/versions/{version}/infer")).GetObject("post");
+  EXPECT_EQ(*infer.GetString("operationId"), "post_v2_models_model_versions_version_infer");
+  EXPECT_EQ((*infer.GetArray("parameters")).size(), 6u);
+  for (const Route& route : dialects::AllRoutes().routes()) {
+    for (const char* schema : {route.about.request, route.about.answer, route.about.event}) {
+      if (schema != nullptr) {
+        EXPECT_TRUE(schemas.Has(schema)) << schema;
+      }
+    }
+  }
+}
+
+TEST(OpenApi, ARouteSaysWhatItsErrorsLookLike) {
+  const Route added = {"POST", "/added", dialects::kRerankErrors, nullptr, About("Added")};
+  const std::string text = PrintOpenApi({&added, 1}, "{}");
+  EXPECT_THAT(text, testing::HasSubstr(R"("/added":{"post":{"operationId":"post_added",)"));
+  EXPECT_THAT(text, testing::HasSubstr("schemas/RerankError"));
+}
+
+}  // namespace
+}  // namespace penstock::server
