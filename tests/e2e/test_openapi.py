@@ -1,9 +1,13 @@
 """/openapi.json against the rules of OpenAPI, the routes, and what the server answers."""
 import copy
+import pathlib
+import re
 
 import jsonschema
 import openapi_spec_validator
 import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +116,52 @@ def test_a_key_is_asked_for_as_on_other_routes(start):
     server = start("--api-key", "k")
     assert server.get("/openapi.json").status_code == 401
     assert server.get("/openapi.json", headers={"X-API-Key": "k"}).status_code == 200
+
+ROW = re.compile(r"^\| (`(?:GET|POST|DELETE) /[^|]*?) \|([^|]*)\|", re.MULTILINE)
+NAME = re.compile(r"`([a-z_][a-z0-9_]*)`")
+TABLES = ["API.md", "KSERVE.md", "UI.md"]
+
+
+def rows():
+    """(method, path, the cell behind it) of each route in the tables of routes."""
+    for table in TABLES:
+        for match in ROW.finditer((ROOT / "docs" / table).read_text()):
+            method = None
+            for name in re.findall(r"`([^`]*)`", match[1]):
+                method, path = name.split() if " " in name else (method, name)
+                yield method, path, match[2] if table == "API.md" else ""
+
+
+def words(document, schema, seen):
+    """Names of fields, and values they may have, of a schema and of what it refers to."""
+    if isinstance(schema, list):
+        for each in schema:
+            words(document, each, seen)
+    elif isinstance(schema, dict):
+        name = schema.get("$ref", "").rpartition("/")[2]
+        if name and name not in seen:
+            seen.add(name)
+            words(document, document["components"]["schemas"][name], seen)
+        seen.update(schema.get("properties", {}))
+        seen.update(value for value in schema.get("enum", []) if isinstance(value, str))
+        for value in schema.values():
+            words(document, value, seen)
+
+
+def test_the_tables_of_the_documents_hold_the_routes(document):
+    routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    told = {(method, path) for method, path, _ in rows()}
+    assert told == routes
+
+
+def test_the_fields_in_the_tables_are_those_of_the_schemas(document):
+    unknown = {}
+    for method, path, cell in rows():
+        request = document["paths"][path][method.lower()].get("requestBody")
+        if request is None:
+            continue
+        seen = set()
+        words(document, request["content"], seen)
+        if left := set(NAME.findall(cell)) - seen:
+            unknown[path] = sorted(left)
+    assert unknown == {}
