@@ -1,6 +1,6 @@
 # Writes a C++ file with the JSON objects of several files as one object, kSchemas of
-# src/dialects/schemas.h. A file that is not an object by itself, and a name in two of them, end the
-# build. Usage: cmake -D OUT=file.cc -D FILES="a.json;b.json" -P embed_schemas.cmake
+# src/dialects/schemas.h. A file that does not hold an object, and a name in two of them, end the
+# build; all_routes_test reads the whole strictly. Usage: cmake -D OUT=file.cc -D FILES="a.json;b.json" -P embed_schemas.cmake
 cmake_minimum_required(VERSION 3.25)
 set(members "")
 set(names "")

@@ -69,8 +69,8 @@ class BatchRunner {
   static constexpr size_t kOutputs = 2;           // files that a batch writes
   static constexpr int kCrashesMax = 2;           // of a line
 
-  // Opens options.batch_folder and begins with what is there. Service, metrics and table must outlive it.
-  // kUnavailable: the folder cannot be used, or another server has it.
+  // Opens options.batch_folder and begins with what is there. Service, metrics and table must
+  // outlive it. kUnavailable: the folder cannot be used, or another server has it.
   static Expected<std::unique_ptr<BatchRunner>> Start(
       api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& options,
       const serving::RouteTable& table, std::shared_ptr<const frontend::KeyRing> keys);

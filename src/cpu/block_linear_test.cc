@@ -372,7 +372,7 @@ TEST_P(BlockLinearTest, NanAndInfinityStayInTheirRow) {
   const size_t in = 256, out = 20;
   for (const numbers::DType dtype :
        {numbers::DType::kI8, numbers::DType::kBf16, numbers::DType::kF32}) {
-    for (const float bad : {kNan, kInfinity, -kInfinity}) {
+    for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
       for (const size_t rows : {5, 12}) {
         Layer layer(GetParam(), numbers::DType::kQ4K, dtype, in, out);
         std::vector<float> x = Random(rows * in, 7);

@@ -246,8 +246,9 @@ TEST_P(Gemm, PackedFromStoredTypesAndParts) {
 }
 
 TEST_P(Gemm, NanAndInfinityStayInTheirRow) {
-  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-                    -std::numeric_limits<float>::infinity()}) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
     for (numbers::DType dtype : {numbers::DType::kBf16, numbers::DType::kI8}) {
       const Shape shape = {5, 300, 40};
       std::vector<float> x = Random(shape.rows * shape.in, 7);

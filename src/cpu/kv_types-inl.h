@@ -25,7 +25,7 @@ struct KvF16 : KvF32 {
   static constexpr numbers::DType kType = numbers::DType::kF16;
   template <int kPhase>
   static Vec Lanes(const uint8_t* p) {
-    return Simd::LoadF16(reinterpret_cast<const Half*>(p));
+    return Simd::LoadF16(p);
   }
 };
 

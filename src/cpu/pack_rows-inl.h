@@ -58,7 +58,7 @@ class RangeBits {
     *inverse = flat ? 0 : 255 / range;
     out.scale = flat ? 0 : range * (1.0f / 255);
     if (high >= kInfinity || low >= kNegative + kInfinity) out.scale = __builtin_nanf("");
-    // -lowest <= range: at most 255, and at least 0 even where lowest is infinite (NaN compares so).
+    // -lowest <= range: at most 255, and 0 where lowest is not finite.
     const float zero = -lowest * *inverse + 0.5f;
     out.zero = zero > 0 && zero < 256 ? static_cast<int32_t>(zero) : 0;
     return out;

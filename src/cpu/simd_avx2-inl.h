@@ -137,7 +137,6 @@ struct Simd {
   static Vec LoadS8(const int8_t* p) {
     return ToFloat(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
   }
-  static bool AnyNan(Vec v) { return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0; }
 
   // For blocks (see block_layout.h).
   static Words AndWords(Words a, Words b) { return _mm256_and_si256(a, b); }

@@ -155,8 +155,6 @@ struct Simd {
     }
   }
 
-  static bool AnyNan(Vec v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
-
   // For blocks (see block_layout.h).
   static Words AndWords(Words a, Words b) { return _mm512_and_si512(a, b); }
   static Words OrWords(Words a, Words b) { return _mm512_or_si512(a, b); }

@@ -168,7 +168,6 @@ struct Simd {
     const int16x8_t wide = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(bytes)));
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
   }
-  static bool AnyNan(Vec v) { return vminvq_u32(vceqq_f32(v, v)) == 0; }
 
   // For blocks (see block_layout.h).
   static Words AndWords(Words a, Words b) { return vandq_u32(a, b); }

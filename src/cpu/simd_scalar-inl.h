@@ -85,7 +85,6 @@ struct Simd {
   }
   // Bytes of s8 as floats.
   static Vec LoadS8(const int8_t* p) { return *p; }
-  static bool AnyNan(Vec v) { return v != v; }
 
   // For blocks (see block_layout.h).
   static Words AndWords(Words a, Words b) { return a & b; }

@@ -7,7 +7,7 @@ namespace penstock::dialects {
 
 const serving::RouteTable& AllRoutes() {
   static const serving::DialectRoutes kDialects[] = {
-      {OpenAiRoutes(), "/v1/", kOpenAiErrors},
+      {OpenAiRoutes(), {{"/v1/", kOpenAiErrors}}},
       {ChatRoutes()},
       {ResponsesRoutes()},
       {MessagesRoutes()},
@@ -20,11 +20,11 @@ const serving::RouteTable& AllRoutes() {
       {VllmRoutes()},
       {LlamaRoutes()},
       {BatchRoutes()},
-      {OllamaRoutes(), "/api/", kOllamaErrors},
+      {OllamaRoutes(), {{"/api/", kOllamaErrors}}},
       {PullRoutes()},
       {BulkRoutes()},
       {ModelRoutes()},
-      {KserveRoutes(), "/v2/", kKserveErrors},
+      {KserveRoutes(), {{"/v2/", kKserveErrors}}},
       {UiRoutes()},
       {MetaRoutes()},
   };

@@ -5,7 +5,8 @@
 
 namespace penstock::dialects {
 
-// The routes of every dialect. A new dialect is a folder and a row in list.cc.
+// The routes of every dialect. A new dialect is a folder, its rows in shared/rows.h and
+// a row in list.cc.
 const serving::RouteTable& AllRoutes();
 
 }  // namespace penstock::dialects

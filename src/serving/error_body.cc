@@ -5,6 +5,7 @@
 #include "common/json_writer.h"
 
 namespace penstock::serving {
+
 int HttpStatusOf(StatusCode code) {
   switch (code) {
     case StatusCode::kOk:

@@ -1,5 +1,5 @@
-// Route: a row of the table of routes, and one request at its handler. The rows of a dialect stand in
-// dialects/NAME/routes_*.cc; a new route is a new row.
+// Route: a row of the table of routes, and one request at its handler. The rows of a dialect
+// stand in dialects/NAME/routes_*.cc; a new route is a new row.
 //
 // Handlers run on an io thread, or on a worker where the body is large: parse, hand over to the
 // Service, return.
@@ -11,7 +11,6 @@
 
 #include "api/service.h"
 #include "frontend/http_metrics.h"
-#include "frontend/request_policy.h"
 #include "frontend/route_info.h"
 #include "frontend/slow_log.h"
 #include "http/message.h"
@@ -58,8 +57,7 @@ struct RouteCall {
   void Ok(std::string text, const char* content_type = "application/json") const;
 };
 
-// What /openapi.json and /docs say of a route. Schemas are names of
-// dialects/*/schema.json.
+// What /openapi.json and /docs say of a route. Schemas are names of dialects/*/schema.json.
 struct About {
   constexpr explicit About(const char* summary_in, const char* request_in = nullptr,
                            const char* answer_in = nullptr, const char* event_in = nullptr,

@@ -18,7 +18,7 @@ RouteTable::RouteTable(std::span<const DialectRoutes> dialects, ErrorBody errors
     : errors_(errors) {
   for (const DialectRoutes& dialect : dialects) {
     routes_.insert(routes_.end(), dialect.routes.begin(), dialect.routes.end());
-    if (dialect.below != nullptr) below_.push_back({dialect.below, dialect.errors});
+    if (dialect.below) below_.push_back(*dialect.below);
   }
   std::stable_sort(routes_.begin(), routes_.end(), [](const Route& a, const Route& b) {
     return Specificity(a.path) > Specificity(b.path);
@@ -36,7 +36,7 @@ const Route* RouteTable::FindPost(std::string_view path, int32_t* index) const {
 }
 
 ErrorBody RouteTable::ErrorsOf(std::string_view unknown_path) const {
-  for (const Below& below : below_) {
+  for (const ErrorsBelow& below : below_) {
     if (unknown_path.starts_with(below.path)) return below.errors;
   }
   return errors_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -12,17 +13,24 @@
 
 namespace penstock::serving {
 
-// The rows of a dialect. Unknown paths that begin with `below` get its errors; null: none do.
+// Unknown paths that begin with `path` get these errors.
+struct ErrorsBelow {
+  std::string_view path;
+  ErrorBody errors;
+};
+
+// The rows of a dialect.
 struct DialectRoutes {
   std::span<const Route> routes;
-  const char* below = nullptr;
-  ErrorBody errors;
+  std::optional<ErrorsBelow> below;
 };
 
 class RouteTable {
  public:
   // `errors`: of paths that neither a row nor a dialect has.
   RouteTable(std::span<const DialectRoutes> dialects, ErrorBody errors);
+  RouteTable(const RouteTable&) = delete;  // requests keep addresses of rows
+  RouteTable& operator=(const RouteTable&) = delete;
 
   std::span<const Route> routes() const { return routes_; }
   // The rows without their handlers, in the same order.
@@ -33,13 +41,9 @@ class RouteTable {
   ErrorBody ErrorsOf(std::string_view unknown_path) const;
 
  private:
-  struct Below {
-    std::string_view path;
-    ErrorBody errors;
-  };
   std::vector<Route> routes_;
   std::vector<frontend::RouteInfo> infos_;
-  std::vector<Below> below_;
+  std::vector<ErrorsBelow> below_;
   ErrorBody errors_;
 };
 

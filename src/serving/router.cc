@@ -60,10 +60,10 @@ Router::Match Router::Find(const http::HttpRequest& request) const {
   // of a model's name.
   size_t letters = 0;
   for (size_t i = 0; i < table_.routes().size(); ++i) {
-    if (!Matches(table_.routes()[i], path)) continue;
-    if (LiteralLength(table_.routes()[i].path) < letters) continue;
-    letters = LiteralLength(table_.routes()[i].path);
-    const std::string_view has = table_.routes()[i].method;
+    const Route& route = table_.routes()[i];
+    if (!Matches(route, path) || LiteralLength(route.path) < letters) continue;
+    letters = LiteralLength(route.path);
+    const std::string_view has = route.method;
     if (has == method || (has == "GET" && method == "HEAD")) {
       match.route = static_cast<int32_t>(i);
       return match;

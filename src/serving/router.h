@@ -19,8 +19,8 @@ namespace penstock::serving {
 
 class Router final : public http::HttpHandler {
  public:
-  // Service, metrics, table and batches (null: none) must outlive the router. Keys are those of `keys`,
-  // not of the options.
+  // Service, metrics, table and batches (null: none) must outlive the router. Keys are those of
+  // `keys`, not of the options.
   Router(api::Service* service, metrics::Metrics* metrics, const http::ServerOptions& options,
          const RouteTable& table, std::shared_ptr<const frontend::KeyRing> keys,
          batch_api::BatchRunner* batches, std::chrono::milliseconds live_interval);

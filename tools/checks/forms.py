@@ -11,13 +11,13 @@ FAMILIES = (
     "gpt2"
 ).split()
 TYPES = "f32 f16 bf16 int8 i8 F32 F16 BF16 I8 q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K".split()
-DIALECTS = "openai ollama tei tgi cohere jina voyage kserve vertex vllm sagemaker".split()
+DIALECTS = "openai anthropic ollama tei tgi cohere jina voyage kserve vertex vllm sagemaker".split()
 # Where they may be told apart by name.
 FAMILY_ROOMS = {"families", "formats"}
 TYPE_ROOMS = {"numbers"}
 DIALECT_FOLDER = "src/dialects"
-# One answer to errors for each dialect, and paths by whose begin a dialect is guessed.
-DIALECT_TEST = re.compile(r'(?:[=!]=|\bcase) ErrorBody::k\w+|starts_with\("/(?:api|v1|v2)/?"\)')
+# Errors by which a dialect is told, and paths by whose begin one is guessed.
+DIALECT_TEST = re.compile(r'[=!]= (?:dialects::)?k\w+Errors\b|\bschema ==|starts_with\("/(?:api|v1|v2)/?"\)')
 
 SWITCH = re.compile(r"\bcase (?:\w+::)*(\w+)::k[A-Z]\w*")
 ENUM = re.compile(r"^\s*enum class (\w+)", re.MULTILINE)

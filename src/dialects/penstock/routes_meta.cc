@@ -1,7 +1,5 @@
 // Health, readiness, metrics, statistics, the index and the OpenAPI document. None of them touches
 // a model.
-#include <algorithm>
-
 #include "common/json_writer.h"
 #include "dialects/schemas.h"
 #include "dialects/shared/answer.h"
@@ -86,7 +84,7 @@ void Index(const RouteCall& call) {
   call.Ok(std::move(body));
 }
 
-// It never changes.
+// There is one table, so it never changes.
 void OpenApi(const RouteCall& call) {
   static const std::string document = PrintOpenApi(call.table->routes(), kSchemas);
   call.Ok(document);

@@ -1,5 +1,5 @@
-// What handlers of all dialects do alike: parse a body's object, and print what the Service answers in
-// the form of the route.
+// What handlers of all dialects do alike: parse a body's object, and print what the Service
+// answers in the form of the route.
 //
 // Small answers are printed on the io thread, through Responder::Send, large ones on a worker.
 #pragma once
@@ -13,6 +13,7 @@
 #include "common/exception_status.h"
 #include "dialects/shared/errors.h"
 #include "dialects/shared/fields.h"
+#include "frontend/request_policy.h"
 #include "frontend/wire_names.h"
 #include "serving/route.h"
 

@@ -4,6 +4,7 @@
 
 #include "common/json_writer.h"
 #include "dialects/shared/event_pump.h"
+#include "frontend/request_policy.h"
 #include "http/accept.h"
 #include "http/stream.h"
 #include "http/stream_formats.h"

@@ -1,4 +1,4 @@
-// The forms of errors, each shared by several dialects.
+// The forms of errors. Dialects that are spoken by one client share a form.
 #pragma once
 
 #include <string_view>

@@ -3,6 +3,7 @@
 #include "api/generate_feed.h"
 #include "common/int_math.h"
 #include "dialects/shared/event_pump.h"
+#include "frontend/request_policy.h"
 #include "http/stream.h"
 #include "http/stream_formats.h"
 

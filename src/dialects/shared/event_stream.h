@@ -15,7 +15,7 @@
 
 namespace penstock::dialects {
 
-// `names`: native to wire, as for Answer (routes.h).
+// `names`: native to wire, as for Answer (answer.h).
 void AnswerWithText(const serving::RouteCall& call, api::TextRequest request,
                     std::unique_ptr<TextPrinter> printer, frontend::FieldNames names);
 

@@ -3,15 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dialects/list.h"
-
-namespace penstock::server {
+namespace penstock::serving {
 namespace {
-
-using serving::LiteralLength;
-using serving::MatchPath;
-using serving::PathPartNames;
-using serving::Route;
 
 using testing::ElementsAre;
 
@@ -54,21 +47,5 @@ TEST(PathPattern, LettersOutsideThePartsCount) {
   EXPECT_THAT(PathPartNames("/a/{model}/b/{v}"), ElementsAre("model", "v"));
 }
 
-// A request gets the first route that matches.
-TEST(PathPattern, MoreSpecificRoutesStandFirst) {
-  size_t last = SIZE_MAX;
-  bool with_parts = false;
-  for (const Route& route : dialects::AllRoutes().routes()) {
-    if (PathPartNames(route.path).empty()) {
-      EXPECT_FALSE(with_parts) << route.path;
-      continue;
-    }
-    with_parts = true;
-    EXPECT_LE(LiteralLength(route.path), last) << route.path;
-    last = LiteralLength(route.path);
-  }
-  EXPECT_TRUE(with_parts);
-}
-
 }  // namespace
-}  // namespace penstock::server
+}  // namespace penstock::serving

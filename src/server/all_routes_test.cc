@@ -1,5 +1,3 @@
-#include "serving/openapi.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,8 @@
 #include "dialects/list.h"
 #include "dialects/schemas.h"
 #include "dialects/shared/errors.h"
+#include "serving/openapi.h"
+#include "serving/path_pattern.h"
 
 namespace penstock::server {
 namespace {
@@ -57,6 +57,22 @@ TEST(OpenApi, ARouteSaysWhatItsErrorsLookLike) {
   const std::string text = PrintOpenApi({&added, 1}, "{}");
   EXPECT_THAT(text, testing::HasSubstr(R"("/added":{"post":{"operationId":"post_added",)"));
   EXPECT_THAT(text, testing::HasSubstr("schemas/RerankError"));
+}
+
+// A request gets the first route that matches.
+TEST(AllRoutes, MoreSpecificRoutesStandFirst) {
+  size_t last = SIZE_MAX;
+  bool with_parts = false;
+  for (const Route& route : dialects::AllRoutes().routes()) {
+    if (serving::PathPartNames(route.path).empty()) {
+      EXPECT_FALSE(with_parts) << route.path;
+      continue;
+    }
+    with_parts = true;
+    EXPECT_LE(serving::LiteralLength(route.path), last) << route.path;
+    last = serving::LiteralLength(route.path);
+  }
+  EXPECT_TRUE(with_parts);
 }
 
 }  // namespace
