@@ -5,7 +5,7 @@
 
 namespace penstock::dialects {
 
-// One JSON object: the members of dialects/*/schema.json, which the build puts together
+// One JSON object: the members of dialects/*/schema*.json, which the build puts together
 // (cmake/embed_schemas.cmake).
 extern const std::string_view kSchemas;
 

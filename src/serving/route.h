@@ -57,7 +57,7 @@ struct RouteCall {
   void Ok(std::string text, const char* content_type = "application/json") const;
 };
 
-// What /openapi.json and /docs say of a route. Schemas are names of dialects/*/schema.json.
+// What /openapi.json and /docs say of a route. Schemas are names in dialects/*/schema*.json.
 struct About {
   constexpr explicit About(const char* summary_in, const char* request_in = nullptr,
                            const char* answer_in = nullptr, const char* event_in = nullptr,
@@ -70,11 +70,11 @@ struct About {
         type(type_in) {}
 
   const char* summary;
-  const char* request;  // schema of the body; null: none is read
-  const char* answer;   // schema of a 200; null: text
-  const char* event;    // schema of an event of an answer in events; null: none
-  int status;           // of the answer: another where the route does nothing but refuse
-  const char* type;     // of an answer without a schema; "": there is none but events
+  const char* request;  // schema of the body; null: the route reads none
+  const char* answer;   // schema of the answer; null: it is text
+  const char* event;    // schema of an event in an event stream; null: the route sends none
+  int status;           // HTTP status of the answer: not 200 if the route refuses every request
+  const char* type;     // content type where `answer` is null; "": the route sends only events
 };
 
 struct Route : frontend::RouteInfo {
