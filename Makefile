@@ -287,7 +287,7 @@ check-cuda:  ## the kernels of src/cuda compiled for each GPU architecture; need
 	tools/check_cuda.py $(if $(CHANGED),--changed)
 
 # Modules that depend on the processor: kernels and models (sets neon and scalar), text (sign of char).
-ARM_TESTS := common files families text cpu models
+ARM_TESTS := base json log os threads files families text cpu models
 
 check-arm:  ## cross-compile for 64-bit ARM; under qemu the tests from kernels to models, an embedding
 	@tools/install_deps.sh build arm

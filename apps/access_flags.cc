@@ -2,9 +2,9 @@
 
 #include <cstdio>
 
-#include "common/log.h"
 #include "frontend/allowed_hosts.h"
 #include "http/descriptors.h"
+#include "log/log.h"
 
 namespace penstock::cli {
 void AddAccessFlags(CommandLine* line, http::ServerOptions* server) {

@@ -10,9 +10,9 @@
 #include <future>
 
 #include "access_flags.h"
+#include "base/temp_folder_test_util.h"
 #include "bulk_embed.h"
 #include "command_line.h"
-#include "common/temp_folder_test_util.h"
 #include "corpus/row_reader.h"
 #include "model_flags.h"
 #include "output_file.h"

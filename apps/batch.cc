@@ -5,7 +5,7 @@
 
 #include "batch_rows.h"
 #include "commands.h"
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 #include "remote_text.h"
 #include "request_window.h"
 #include "served_model_flags.h"

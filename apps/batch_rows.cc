@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/json.h"
+#include "json/json.h"
 #include "remote_text.h"
 
 namespace penstock::cli {

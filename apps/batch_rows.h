@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "corpus/row_reader.h"
 #include "decoder_flags.h"
 

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "request_window.h"
 
 namespace penstock::cli {

@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "api/types.h"
+#include "base/status.h"
 #include "checkpoint.h"
-#include "common/request_context.h"
-#include "common/status.h"
 #include "corpus/row_reader.h"
+#include "threads/request_context.h"
 
 namespace penstock::cli {
 

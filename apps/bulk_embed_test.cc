@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 
 namespace penstock::cli {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/log.h"
-#include "common/printable.h"
+#include "base/printable.h"
 #include "disk_room.h"
+#include "log/log.h"
 
 namespace penstock::cli {
 

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/printable.h"
 #include "command_line.h"
-#include "common/printable.h"
 #include "program_entry.h"
 
 namespace penstock::cli {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "common/printable.h"
+#include "base/printable.h"
 
 namespace penstock::cli {
 namespace {

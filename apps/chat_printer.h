@@ -11,7 +11,7 @@
 namespace penstock::cli {
 
 // Text of a model for a terminal: line breaks and tabs stay, other controls are escaped
-// (common/printable.h).
+// (base/printable.h).
 std::string TerminalText(std::string_view text);
 
 struct ChatPrinterOptions {

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <utility>
 
+#include "base/kv_block.h"
 #include "chat_message.h"
-#include "common/kv_block.h"
 #include "engine/decoder_engine.h"
 #include "generate/text_stream.h"
 

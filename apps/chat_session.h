@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "chat/chat_template.h"
 #include "chat_signals.h"
-#include "common/status.h"
 #include "conversation.h"
 #include "generate/decode_scheduler.h"
 #include "generate/text_model.h"

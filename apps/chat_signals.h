@@ -10,7 +10,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::cli {
 

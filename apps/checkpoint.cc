@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "common/json.h"
+#include "json/json.h"
 #include "output_file.h"
 
 namespace penstock::cli {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/sha256.h"
-#include "common/status.h"
+#include "base/sha256.h"
+#include "base/status.h"
 
 namespace penstock::cli {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "commands.h"
-#include "common/json.h"
+#include "json/json.h"
 #include "request_window.h"
 #include "text_service.h"
 

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <exception>
 
+#include "base/printable.h"
 #include "command_line.h"
-#include "common/printable.h"
 #include "files/mapped_file.h"
 #include "flag_values.h"
 #include "version.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "common/printable.h"
-#include "common/status_line.h"
+#include "base/printable.h"
 #include "help.h"
+#include "log/status_line.h"
 
 namespace penstock::cli {
 namespace {

@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "commands.h"
-#include "common/status.h"
 #include "flags.h"
 #include "settings.h"
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "base/status.h"
 #include "chat/json_value.h"
-#include "common/status.h"
 #include "generate/decode_job.h"
 #include "reply/reply_parser.h"
 

@@ -7,12 +7,12 @@
 #include <limits>
 
 #include "bench/random_decoder.h"
-#include "common/log.h"
-#include "common/step_progress.h"
 #include "devices/backends.h"
 #include "download_progress.h"
 #include "hub/default_model.h"
 #include "hub/hub.h"
+#include "log/log.h"
+#include "log/step_progress.h"
 #include "model_flags.h"
 
 namespace penstock::cli {

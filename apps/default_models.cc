@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "common/log.h"
 #include "hub/default_model.h"
 #include "hub/environment.h"
 #include "hub/hub.h"
+#include "log/log.h"
 
 namespace penstock::cli {
 namespace {

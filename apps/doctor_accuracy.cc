@@ -10,10 +10,10 @@
 
 #include "checks/accuracy.h"
 #include "checks/varied_texts.h"
-#include "common/step_progress.h"
 #include "corpus/row_reader.h"
 #include "devices/backends.h"
 #include "load/records.h"
+#include "log/step_progress.h"
 #include "models/linear_types.h"
 #include "request_window.h"
 #include "text_flags.h"

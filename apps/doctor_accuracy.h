@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "api/service.h"
+#include "base/status.h"
 #include "checks/accuracy.h"
 #include "checks/check.h"
 #include "command_line.h"
-#include "common/status.h"
 #include "corpus/row_reader.h"
 #include "model_flags.h"
 

@@ -15,9 +15,9 @@
 
 #include "checks/decoder_text.h"
 #include "checks/next_token.h"
-#include "common/step_progress.h"
 #include "generate/generator.h"
 #include "load/records.h"
+#include "log/step_progress.h"
 
 namespace penstock::cli {
 namespace {

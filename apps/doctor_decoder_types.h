@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/status.h"
 #include "checks/check.h"
-#include "common/status.h"
 #include "doctor_accuracy.h"
 #include "generate/text_model.h"
 #include "numbers/dtype.h"

@@ -8,7 +8,6 @@
 #include <memory>
 #include <utility>
 
-#include "common/topology.h"
 #include "devices/backends.h"
 #include "doctor_accuracy.h"
 #include "families/decoder_files.h"
@@ -16,6 +15,7 @@
 #include "generate/text_model.h"
 #include "generate/text_stream.h"
 #include "load/table.h"
+#include "os/topology.h"
 #include "runtime/local_models.h"
 
 namespace penstock::cli {

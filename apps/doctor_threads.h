@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "checks/check.h"
-#include "common/processors.h"
-#include "common/status.h"
 #include "inspect_decoder.h"
+#include "os/processors.h"
 #include "runtime/model_options.h"
 
 namespace penstock::cli {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "disk_room.h"
 
 namespace penstock::cli {

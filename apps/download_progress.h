@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "common/status_line.h"
 #include "hub/hub.h"
+#include "log/status_line.h"
 
 namespace penstock::cli {
 

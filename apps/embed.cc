@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "commands.h"
-#include "common/step_progress.h"
 #include "embed_run.h"
 #include "embed_shards.h"
+#include "log/step_progress.h"
 
 namespace penstock::cli {
 namespace {

@@ -1,7 +1,7 @@
 #include "embed_flags.h"
 
-#include "common/json_writer.h"
 #include "embed_plot.h"
+#include "json/json_writer.h"
 
 namespace penstock::cli {
 namespace {

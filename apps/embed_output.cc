@@ -5,11 +5,11 @@
 
 #include <cstdio>
 
-#include "common/json_writer.h"
-#include "common/log.h"
-#include "common/printable.h"
-#include "common/status_line.h"
+#include "base/printable.h"
 #include "disk_room.h"
+#include "json/json_writer.h"
+#include "log/log.h"
+#include "log/status_line.h"
 
 namespace penstock::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <functional>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "disk_room.h"
 
 namespace penstock::cli {

@@ -6,7 +6,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "plot/principal_axes.h"
 
 namespace penstock::cli {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 
 namespace penstock::cli {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cstdio>
 
-#include "common/printable.h"
-#include "common/status_line.h"
+#include "base/printable.h"
+#include "log/status_line.h"
 
 namespace penstock::cli {
 namespace {

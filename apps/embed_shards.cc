@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/sha256.h"
-#include "common/status_line.h"
+#include "base/sha256.h"
 #include "embed_run.h"
 #include "embed_verify.h"
+#include "log/status_line.h"
 #include "shard_run.h"
 
 namespace penstock::cli {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "common/json_writer.h"
-#include "common/status_line.h"
+#include "json/json_writer.h"
+#include "log/status_line.h"
 #include "matrix_file.h"
 
 namespace penstock::cli {

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "client/embed_client.h"
-#include "common/log.h"
-#include "common/step_progress.h"
-#include "common/worker_pool.h"
+#include "log/log.h"
+#include "log/step_progress.h"
 #include "request_window.h"
 #include "runtime/local_models.h"
+#include "threads/worker_pool.h"
 
 namespace penstock::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "common/split_list.h"
+#include "base/split_list.h"
 
 namespace penstock::cli {
 namespace {

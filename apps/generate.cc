@@ -6,13 +6,13 @@
 #include <cstdio>
 #include <numeric>
 
+#include "base/regular_file.h"
 #include "chat_printer.h"
 #include "commands.h"
-#include "common/json_writer.h"
-#include "common/regular_file.h"
 #include "decoder_flags.h"
 #include "generate/generator.h"
 #include "interruption.h"
+#include "json/json_writer.h"
 #include "remote_text.h"
 #include "server_flags.h"
 

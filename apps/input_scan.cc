@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/request_context.h"
+#include "threads/request_context.h"
 
 namespace penstock::cli {
 namespace {

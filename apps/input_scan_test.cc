@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "disk_room.h"
 
 namespace penstock::cli {

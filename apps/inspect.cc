@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "commands.h"
-#include "common/json_writer.h"
 #include "families/gguf_encoder.h"
 #include "inspect_decoder.h"
 #include "inspect_program.h"
 #include "inspect_tensors.h"
+#include "json/json_writer.h"
 #include "model_flags.h"
 #include "models/embedding_decoder.h"
 #include "models/encoder.h"

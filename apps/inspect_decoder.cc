@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "common/json_writer.h"
-#include "common/printable.h"
+#include "base/printable.h"
 #include "devices/backends.h"
 #include "download_progress.h"
 #include "engine/encoder_engine.h"
 #include "families/decoder_files.h"
 #include "families/model_kind.h"
 #include "hub/hub.h"
+#include "json/json_writer.h"
 #include "models/decoder.h"
 
 namespace penstock::cli {

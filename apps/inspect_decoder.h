@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "inspect_program.h"
 #include "numbers/dtype.h"
 #include "runtime/model_options.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "command_line.h"
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 #include "program/program_cost.h"
 
 namespace penstock::cli {

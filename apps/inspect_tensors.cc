@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "common/json_writer.h"
 #include "engine/tensor_engine.h"
+#include "json/json_writer.h"
 #include "runtime/local_models.h"
 
 namespace penstock::cli {

@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::cli {
 namespace {

@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <ctime>
 
+#include "base/printable.h"
 #include "cache_flags.h"
 #include "commands.h"
-#include "common/json.h"
-#include "common/json_writer.h"
-#include "common/printable.h"
 #include "hub/cache.h"
 #include "hub/inventory.h"
+#include "json/json.h"
+#include "json/json_writer.h"
 #include "server_commands.h"
 #include "server_flags.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::cli {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "common/status_line.h"
-#include "common/step_progress.h"
+#include "log/status_line.h"
+#include "log/step_progress.h"
 #include "merge_parts.h"
 
 namespace penstock::cli {

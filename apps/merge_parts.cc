@@ -7,12 +7,12 @@
 #include <functional>
 #include <utility>
 
-#include "common/file_digest.h"
-#include "common/json.h"
-#include "common/json_writer.h"
 #include "disk_room.h"
 #include "embed_output.h"
+#include "json/json.h"
+#include "json/json_writer.h"
 #include "matrix_file.h"
+#include "os/file_digest.h"
 #include "output_file.h"
 
 namespace penstock::cli {

@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "common/regular_file.h"
+#include "base/regular_file.h"
 #include "config_file.h"
 #include "flag_values.h"
 #include "runtime/sampling_settings.h"

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "common/log.h"
 #include "devices/backends.h"
 #include "download_progress.h"
 #include "hub/default_model.h"
 #include "hub/hub.h"
+#include "log/log.h"
 #include "program/backend.h"
 #include "runtime/sampling_settings.h"
 

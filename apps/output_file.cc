@@ -11,7 +11,7 @@
 #include <cstring>
 #include <memory>
 
-#include "common/sync_folder.h"
+#include "os/sync_folder.h"
 
 namespace penstock::cli {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "common/processors.h"
 #include "load/server_process.h"
 #include "load/text_file.h"
+#include "os/processors.h"
 #include "plan/measure.h"
 #include "plan/verify.h"
 #include "plan_report.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 #include "load/table.h"
 
 namespace penstock::cli {

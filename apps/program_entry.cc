@@ -1,7 +1,7 @@
 #include "program_entry.h"
 
 #include "command_group.h"
-#include "common/log.h"
+#include "log/log.h"
 
 namespace penstock::cli {
 namespace {

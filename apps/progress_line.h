@@ -1,4 +1,4 @@
-// ProgressLine: the progress of a command that works on texts (common/status_line.h), and a summary
+// ProgressLine: the progress of a command that works on texts (log/status_line.h), and a summary
 // at its end.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "api/types.h"
-#include "common/status_line.h"
+#include "log/status_line.h"
 
 namespace penstock::cli {
 

@@ -1,14 +1,14 @@
 // penstock pull: models of the hub into the cache.
 #include <cstdio>
 
+#include "base/printable.h"
 #include "cache_flags.h"
 #include "commands.h"
-#include "common/json_writer.h"
-#include "common/printable.h"
 #include "download_progress.h"
 #include "hub/cache.h"
 #include "hub/default_model.h"
 #include "hub/hub.h"
+#include "json/json_writer.h"
 
 namespace penstock::cli {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "chat_message.h"
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 #include "remote_text.h"
 
 namespace penstock::cli {

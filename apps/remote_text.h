@@ -5,9 +5,9 @@
 #include <string>
 
 #include "client/server_client.h"
-#include "common/json_writer.h"
 #include "decoder_flags.h"
 #include "generate/generated.h"
+#include "json/json_writer.h"
 #include "reply/reply_parser.h"
 
 namespace penstock::cli {

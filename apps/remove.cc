@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/printable.h"
 #include "cache_flags.h"
 #include "commands.h"
-#include "common/printable.h"
 #include "disk_room.h"
 #include "hub/cache.h"
 #include "hub/inventory.h"

@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::cli {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "common/duration.h"
+#include "base/duration.h"
 #include "decoder_flags.h"
 #include "flag_values.h"
 #include "model_file.h"

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <sstream>
 
-#include "common/log.h"
-#include "common/regular_file.h"
+#include "base/regular_file.h"
 #include "frontend/api_keys.h"
+#include "log/log.h"
 #include "model_flags.h"
 
 namespace penstock::cli {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "client/server_client.h"
 #include "command_line.h"
-#include "common/status.h"
 
 namespace penstock::cli {
 

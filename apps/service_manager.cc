@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "common/log.h"
+#include "log/log.h"
 
 namespace penstock::cli {
 

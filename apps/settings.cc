@@ -11,7 +11,7 @@
 #include <regex>
 #include <string_view>
 
-#include "common/split_list.h"
+#include "base/split_list.h"
 #include "flag_values.h"
 
 namespace penstock::cli {

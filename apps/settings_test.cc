@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/split_list.h"
+#include "base/temp_folder_test_util.h"
 #include "command_line.h"
-#include "common/split_list.h"
-#include "common/temp_folder_test_util.h"
 #include "flag_values.h"
 #include "help.h"
 #include "model_flags.h"

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "common/printable.h"
-#include "common/split_list.h"
+#include "base/printable.h"
+#include "base/split_list.h"
 #include "settings.h"
 
 namespace penstock::cli {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/regular_file.h"
+#include "base/regular_file.h"
 
 namespace penstock::cli {
 namespace {

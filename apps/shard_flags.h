@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "base/status.h"
 #include "command_line.h"
-#include "common/status.h"
 
 namespace penstock::cli {
 

@@ -10,9 +10,9 @@
 #include <memory>
 #include <utility>
 
-#include "common/json.h"
-#include "common/json_writer.h"
-#include "common/sha256.h"
+#include "base/sha256.h"
+#include "json/json.h"
+#include "json/json_writer.h"
 #include "output_file.h"
 
 namespace penstock::cli {

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "corpus/slices.h"
 
 namespace penstock::cli {

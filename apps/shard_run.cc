@@ -13,10 +13,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/file_digest.h"
-#include "common/request_context.h"
-#include "common/status_line.h"
 #include "cpu/dispatch.h"
+#include "log/status_line.h"
+#include "os/file_digest.h"
+#include "threads/request_context.h"
 
 namespace penstock::cli {
 namespace {

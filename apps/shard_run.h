@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "corpus/slices.h"
 #include "interruption.h"
 #include "shard_claim.h"

@@ -3,13 +3,13 @@
 
 #include <cstdio>
 
+#include "base/printable.h"
 #include "cache_flags.h"
 #include "commands.h"
-#include "common/json_writer.h"
-#include "common/log.h"
-#include "common/printable.h"
 #include "hub/default_model.h"
 #include "hub/hub.h"
+#include "json/json_writer.h"
+#include "log/log.h"
 
 namespace penstock::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::cli {
 

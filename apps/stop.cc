@@ -3,9 +3,9 @@
 
 #include <cstdio>
 
+#include "base/printable.h"
 #include "commands.h"
-#include "common/json_writer.h"
-#include "common/printable.h"
+#include "json/json_writer.h"
 #include "server_commands.h"
 #include "server_flags.h"
 

@@ -8,8 +8,8 @@
 
 #include "api/types.h"
 #include "command_line.h"
-#include "common/json_writer.h"
 #include "corpus/row_reader.h"
+#include "json/json_writer.h"
 #include "progress_line.h"
 
 namespace penstock::cli {

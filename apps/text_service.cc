@@ -10,13 +10,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/sha256.h"
 #include "batch_api/batch_runner.h"
-#include "common/log.h"
-#include "common/sha256.h"
-#include "common/step_progress.h"
 #include "dialects/list.h"
 #include "http/request_begin.h"
 #include "interruption.h"
+#include "log/log.h"
+#include "log/step_progress.h"
 #include "serving/inner_call.h"
 
 namespace penstock::cli {

@@ -12,7 +12,6 @@
 #include "api/service.h"
 #include "client/text_client.h"
 #include "command_line.h"
-#include "common/worker_pool.h"
 #include "http/message.h"
 #include "http/server_options.h"
 #include "model_flags.h"
@@ -21,6 +20,7 @@
 #include "shard_flags.h"
 #include "shard_run.h"
 #include "text_flags.h"
+#include "threads/worker_pool.h"
 
 namespace penstock::cli {
 

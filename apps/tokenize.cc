@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "commands.h"
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 #include "request_window.h"
 #include "text_service.h"
 

@@ -12,8 +12,8 @@
 #include <cstdio>
 
 #include "command_line.h"
-#include "common/json_writer.h"
 #include "cpu/dispatch.h"
+#include "json/json_writer.h"
 
 namespace penstock::cli {
 namespace {

@@ -8,10 +8,10 @@
 #include <cstdio>
 #include <string>
 
-#include "common/step_progress.h"
 #include "lab/batcher_cell.h"
 #include "lab/batcher_ring.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 
 namespace penstock::lab {
 namespace {

@@ -7,13 +7,13 @@
 #include <random>
 #include <thread>
 
-#include "common/step_progress.h"
 #include "devices/backends.h"
 #include "generate/generator.h"
 #include "load/chat_load.h"
 #include "load/http_texts.h"
 #include "load/server_process.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 
 namespace penstock::lab {
 namespace {

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <vector>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "load/latency.h"
 
 namespace penstock::lab {

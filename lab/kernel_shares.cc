@@ -11,13 +11,13 @@
 #include <random>
 
 #include "bench/arithmetic_peak.h"
-#include "common/processors.h"
-#include "common/step_progress.h"
-#include "common/thread_pool.h"
 #include "cpu/cpu_device.h"
 #include "cpu/dispatch.h"
 #include "cpu/packed_linear.h"
 #include "load/table.h"
+#include "log/step_progress.h"
+#include "os/processors.h"
+#include "threads/thread_pool.h"
 
 namespace penstock::lab {
 namespace {

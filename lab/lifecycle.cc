@@ -8,13 +8,13 @@
 #include <memory>
 #include <thread>
 
-#include "common/json_writer.h"
-#include "common/step_progress.h"
+#include "json/json_writer.h"
 #include "load/http_load.h"
 #include "load/process_stat.h"
 #include "load/prometheus_text.h"
 #include "load/server_process.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 
 namespace penstock::lab {
 namespace {

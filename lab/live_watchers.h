@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/http_load.h"
 
 namespace penstock::lab {

@@ -20,8 +20,8 @@
 #include <optional>
 #include <thread>
 
-#include "common/thread_latency.h"
 #include "load/clock_units.h"
+#include "os/thread_latency.h"
 
 namespace penstock::lab {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/http_load.h"
 #include "load/http_texts.h"
 

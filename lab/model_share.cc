@@ -9,15 +9,15 @@
 #include <random>
 
 #include "bench/arithmetic_peak.h"
-#include "common/processors.h"
-#include "common/step_progress.h"
-#include "common/thread_pool.h"
 #include "cpu/dispatch.h"
 #include "devices/backends.h"
 #include "families/model_folder.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 #include "models/encoder.h"
+#include "os/processors.h"
 #include "program/program_cost.h"
+#include "threads/thread_pool.h"
 
 namespace penstock::lab {
 namespace {

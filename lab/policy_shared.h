@@ -2,7 +2,7 @@
 // what the gate between them (gate/compute_gate.h) promises.
 #pragma once
 
-#include "common/status.h"
+#include "base/status.h"
 #include "lab/policy_compare.h"
 #include "load/records.h"
 

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "sched/batch_limits.h"
+#include "threads/request_context.h"
 
 namespace penstock::lab {
 

@@ -8,11 +8,11 @@
 #include <random>
 
 #include "bench/kernel_loop.h"
-#include "common/step_progress.h"
 #include "devices/devices.h"
 #include "load/http_load.h"
 #include "load/server_process.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 
 namespace penstock::lab {
 namespace {

@@ -9,10 +9,10 @@
 #include <random>
 #include <vector>
 
-#include "common/json.h"
-#include "common/json_writer.h"
 #include "generate/grammar_vocabulary.h"
 #include "grammar/grammar_compiler.h"
+#include "json/json.h"
+#include "json/json_writer.h"
 #include "load/clock_units.h"
 #include "reply/call_markup.h"
 #include "reply/reply_parser.h"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/records.h"
 #include "reply/reply_format.h"
 

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "common/step_progress.h"
 #include "lab/soak_run.h"
 #include "load/process_stat.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 
 namespace penstock::lab {
 namespace {

@@ -6,13 +6,13 @@
 #include <chrono>
 #include <thread>
 
-#include "common/step_progress.h"
 #include "lab/memory_watch.h"
 #include "lab/soak.h"
 #include "lab/soak_run.h"
 #include "load/chat_load.h"
 #include "load/prometheus_text.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 
 namespace penstock::lab {
 namespace {

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/step_progress.h"
 #include "lab/hostile_load.h"
 #include "lab/soak.h"
 #include "lab/soak_run.h"
 #include "load/process_stat.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 
 namespace penstock::lab {
 namespace {

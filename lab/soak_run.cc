@@ -7,11 +7,11 @@
 #include <chrono>
 #include <thread>
 
-#include "common/step_progress.h"
 #include "lab/memory_watch.h"
 #include "load/process_stat.h"
 #include "load/prometheus_text.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 
 namespace penstock::lab {
 namespace {

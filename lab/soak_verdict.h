@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/table.h"
 
 namespace penstock::lab {

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "api/stats.h"
-#include "common/step_progress.h"
 #include "load/http_load.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 #include "registry/registry.h"
 #include "server/server.h"
 

@@ -5,7 +5,7 @@
 // and other work of the machine hits both: each round is compared with its neighbour.
 #pragma once
 
-#include "common/status.h"
+#include "base/status.h"
 #include "lab/load_rounds.h"
 #include "load/records.h"
 

@@ -11,10 +11,10 @@
 
 #include "api/service.h"
 #include "api/shared_memory.h"
-#include "common/step_progress.h"
 #include "grpc/grpc_server.h"
 #include "lab/grpc_echo.h"
 #include "lab/http_echo.h"
+#include "log/step_progress.h"
 #include "server/server.h"
 
 namespace penstock::lab {

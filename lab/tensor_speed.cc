@@ -12,8 +12,8 @@
 
 #include "api/infer.h"
 #include "api/service.h"
-#include "common/exception_status.h"
-#include "common/step_progress.h"
+#include "log/exception_status.h"
+#include "log/step_progress.h"
 
 namespace penstock::lab {
 namespace {

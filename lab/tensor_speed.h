@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/records.h"
 
 namespace penstock::api {

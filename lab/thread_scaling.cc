@@ -7,14 +7,14 @@
 #include <chrono>
 #include <memory>
 
-#include "common/int_math.h"
-#include "common/processors.h"
-#include "common/spin_barrier.h"
-#include "common/thread_pool.h"
+#include "base/int_math.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/step_threads.h"
 #include "generate/generator.h"
 #include "load/table.h"
+#include "os/processors.h"
+#include "threads/spin_barrier.h"
+#include "threads/thread_pool.h"
 
 namespace penstock::lab {
 namespace {

@@ -7,7 +7,7 @@
 //   meetings  `meetings` barriers. A cache line goes from core to core in line_s; from one L3 cache
 //             to another in kFarL3 times that, from socket to socket in kFarSocket times. Threads
 //             arrive at a word one after the other, and fetch the word that lets them go likewise.
-//             A flat barrier has one word of each for all threads; the tree (common/spin_barrier.h)
+//             A flat barrier has one word of each for all threads; the tree (threads/spin_barrier.h)
 //             one of each for an L3 cache, whose threads are near, and one for all caches.
 // Left out: clock rates that fall with the number of busy cores, hyper-threads, and that threads
 // read more slowly from the memory of another socket.
@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/records.h"
 
 namespace penstock::lab {

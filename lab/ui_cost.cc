@@ -7,11 +7,11 @@
 #include <string>
 #include <thread>
 
-#include "common/step_progress.h"
 #include "lab/live_watchers.h"
 #include "load/http_load.h"
 #include "load/process_stat.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 #include "metrics/process_stats.h"
 #include "server/server.h"
 #include "ui/ui_files.h"

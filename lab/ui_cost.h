@@ -9,7 +9,7 @@
 // come UiCostOptions::events_per_s times a second, and the difference is divided by that.
 #pragma once
 
-#include "common/status.h"
+#include "base/status.h"
 #include "lab/load_rounds.h"
 #include "load/records.h"
 

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 
 namespace penstock::library {
 namespace {

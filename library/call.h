@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "library/calls.h"
 #include "library/penstock.h"
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <unordered_set>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "library/penstock.h"
 
 namespace penstock::library {

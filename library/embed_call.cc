@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/json.h"
-#include "common/utf8_check.h"
+#include "base/utf8_check.h"
 #include "dialects/shared/fields.h"
+#include "json/json.h"
 
 namespace penstock::library {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "api/service.h"
-#include "common/request_context.h"
 #include "library/call.h"
+#include "threads/request_context.h"
 
 namespace penstock::library {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "http/server_options.h"
 #include "library/calls.h"
 #include "library/request_call.h"

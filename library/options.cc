@@ -7,7 +7,7 @@
 
 #include "apps/served_model_flags.h"
 #include "apps/settings.h"
-#include "common/json.h"
+#include "json/json.h"
 
 namespace penstock::library {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "runtime/model_options.h"
 
 namespace penstock::library {

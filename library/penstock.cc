@@ -10,9 +10,9 @@
 #include <string_view>
 #include <utility>
 
-#include "common/exception_status.h"
 #include "library/call.h"
 #include "library/models.h"
+#include "log/exception_status.h"
 
 using penstock::Status;
 using penstock::StatusCode;

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/json.h"
+#include "json/json.h"
 
 namespace penstock::library {
 namespace {

@@ -4,9 +4,9 @@
 #include <functional>
 #include <utility>
 
-#include "common/ascii.h"
-#include "common/exception_status.h"
+#include "base/ascii.h"
 #include "http/request_begin.h"
+#include "log/exception_status.h"
 
 namespace penstock::library {
 namespace {

@@ -14,12 +14,12 @@
 - A header begins with a comment that says what it is for, and has #pragma once (x-inl.h is
   included once per instruction set and has not).
 - No table of texts by a hash that everybody can compute: std::hash of a text, and unordered maps and
-  sets of texts, stand in tests only; common/seeded_hash.h has SeededMap and SeededSet.
-- Tests make folders by TempFolder (common/temp_folder_test_util.h), whose names are unique.
+  sets of texts, stand in tests only; base/seeded_hash.h has SeededMap and SeededSet.
+- Tests make folders by TempFolder (base/temp_folder_test_util.h), whose names are unique.
 - Nothing compares what a model's family is called with a text: families/list.cc finds families, and their
   descriptors say what is asked of them. Tests may.
 - A sleep in a test has its reason in a comment beside it, on its line or the one above.
-- A file of src/MODULE declares in namespace penstock::MODULE (src/common/ in penstock, apps/ in penstock::cli, lab/ in penstock::lab); of
+- A file of src/MODULE declares in namespace penstock::MODULE (src/base, json, log, os and threads in penstock, apps/ in penstock::cli, lab/ in penstock::lab); of
   other namespaces of ours it may declare a class, no more (checks/namespaces.py).
 - No two classes of the program have one name in one namespace: the linker would take one of the two
   for both. (`make odr` compares the definitions of all files.)
@@ -182,7 +182,7 @@ def check_hashes(path, text):
         return
     for match in KNOWN_HASH.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
-        yield f"{name}:{line}: {match.group(0)}: texts are hashed with a seed (common/seeded_hash.h)"
+        yield f"{name}:{line}: {match.group(0)}: texts are hashed with a seed (base/seeded_hash.h)"
 
 
 def check_families(path, text):
@@ -202,7 +202,7 @@ def check_test_folders(path, text):
         return
     for match in re.finditer(r"\bmkdtemp\b|\btesting::TempDir\b|\btemp_directory_path\b", text):
         line = text.count("\n", 0, match.start()) + 1
-        yield f"{name}:{line}: {match.group(0)}: a test's files lie in a TempFolder (common/temp_folder_test_util.h)"
+        yield f"{name}:{line}: {match.group(0)}: a test's files lie in a TempFolder (base/temp_folder_test_util.h)"
 
 
 def check_sleeps(path, text):
@@ -214,7 +214,7 @@ def check_sleeps(path, text):
     for at, line in enumerate(lines):
         if SLEEP.search(line) and comment not in line and not lines[at - 1].lstrip().startswith(comment):
             yield (f"{path.relative_to(ROOT)}:{at + 1}: a sleep without a reason: wait for what the test wants (Eventually in "
-                   "common/eventually_test_util.h, wait_for in tests/e2e/conftest.py), or say why in a comment beside it")
+                   "base/eventually_test_util.h, wait_for in tests/e2e/conftest.py), or say why in a comment beside it")
 
 
 def check_unused(modules, used):

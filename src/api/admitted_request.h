@@ -10,7 +10,7 @@
 #include "api/client_slots.h"
 #include "api/service_metrics.h"
 #include "api/types.h"
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 
 namespace penstock::api {
 

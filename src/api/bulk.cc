@@ -2,7 +2,7 @@
 #include "api/bulk_runs.h"
 #include "api/service.h"
 #include "api/service_impl.h"
-#include "common/memory.h"
+#include "os/memory.h"
 
 namespace penstock::api {
 

@@ -16,8 +16,8 @@
 #include <mutex>
 #include <string>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "threads/request_context.h"
 
 namespace penstock::api {
 

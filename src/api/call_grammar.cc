@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "common/json_writer.h"
 #include "grammar/schema_check.h"
+#include "json/json_writer.h"
 #include "reply/call_markup.h"
 
 namespace penstock::api {

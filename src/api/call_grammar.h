@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "api/generate_types.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "grammar/grammar_spec.h"
 #include "reply/reply_format.h"
 

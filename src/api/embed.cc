@@ -6,7 +6,7 @@
 #include "api/request_checks.h"
 #include "api/scores.h"
 #include "api/service_impl.h"
-#include "common/log.h"
+#include "log/log.h"
 #include "models/encoder.h"
 
 namespace penstock::api {

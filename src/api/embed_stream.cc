@@ -7,7 +7,7 @@
 #include "api/scores.h"
 #include "api/service.h"
 #include "api/service_impl.h"
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 #include "metrics/stages.h"
 
 namespace penstock::api {

@@ -19,8 +19,8 @@
 
 #include "api/sink.h"
 #include "api/types.h"
-#include "common/byte_budget.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::api {
 

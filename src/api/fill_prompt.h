@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "api/generate_types.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "text/tokenizer.h"
 
 namespace penstock::api {

@@ -10,8 +10,8 @@
 #include "api/request_checks.h"
 #include "api/service_impl.h"
 #include "cache/cache_salt.h"
-#include "common/exception_status.h"
 #include "grammar/grammar_compiler.h"
+#include "log/exception_status.h"
 #include "metrics/stages.h"
 #include "reply/call_markup.h"
 

@@ -16,8 +16,8 @@
 #include "api/generate_types.h"
 #include "api/service.h"
 #include "api/service_metrics.h"
-#include "common/worker_pool.h"
 #include "registry/registry.h"
+#include "threads/worker_pool.h"
 
 namespace penstock::api {
 

@@ -1,6 +1,6 @@
 #include "api/generate_feed.h"
 
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 
 namespace penstock::api {
 namespace {

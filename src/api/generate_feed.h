@@ -22,9 +22,9 @@
 
 #include "api/generate_model.h"
 #include "api/generate_types.h"
-#include "common/byte_budget.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "text/token_texts.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::api {
 

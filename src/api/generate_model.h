@@ -8,7 +8,7 @@
 #include <string>
 
 #include "api/generate_types.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "generate/decode_job.h"
 #include "grammar/grammar_cache.h"
 #include "reply/reply_format.h"

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <thread>
 
-#include "common/held_memory.h"
 #include "engine/fake_engine.h"
 #include "grammar/grammar_compiler.h"
 #include "metrics/stages.h"
+#include "threads/held_memory.h"
 
 namespace penstock::api {
 namespace {

@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/status.h"
 #include "chat/json_value.h"
-#include "common/status.h"
 #include "generate/generated.h"
 #include "grammar/grammar_spec.h"
 #include "reply/reply_parser.h"

@@ -8,8 +8,8 @@
 #include <future>
 
 #include "api/service.h"
-#include "common/json.h"
 #include "cpu/cpu_backend.h"
+#include "json/json.h"
 #include "registry/registry.h"
 
 namespace penstock::api {

@@ -13,9 +13,9 @@
 
 #include "api/request_checks.h"
 #include "api/service_impl.h"
-#include "common/exception_status.h"
-#include "common/printable.h"
+#include "base/printable.h"
 #include "engine/tensor_engine.h"
+#include "log/exception_status.h"
 
 namespace penstock::api {
 namespace {

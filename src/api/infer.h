@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "engine/tensor_engine.h"
 #include "registry/lease.h"
 #include "sched/tensor_job.h"
 #include "signature/element_type.h"
+#include "threads/request_context.h"
 
 namespace penstock::api {
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <string>
 
-#include "common/printable.h"
+#include "base/printable.h"
 
 namespace penstock::api {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "api/load_sample.h"
 #include "api/service.h"
-#include "common/failing_new.h"
+#include "base/failing_new.h"
 #include "engine/builtin_models.h"
 #include "engine/fake_engine.h"
 #include "engine/tensor_engine.h"

@@ -5,9 +5,9 @@
 
 #include "api/stats.h"
 #include "cache/cache_metrics.h"
-#include "common/memory.h"
 #include "generate/decode_metrics.h"
 #include "metrics/process_stats.h"
+#include "os/memory.h"
 #include "registry/registry.h"
 #include "sched/scheduler_metrics.h"
 

@@ -6,9 +6,9 @@
 #include <array>
 #include <cstdint>
 
-#include "common/request_context.h"
 #include "metrics/duration_histogram.h"
 #include "metrics/stages.h"
+#include "threads/request_context.h"
 
 namespace penstock::api {
 

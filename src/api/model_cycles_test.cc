@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "api/service.h"
-#include "common/log.h"
-#include "common/memory.h"
 #include "cpu/cpu_backend.h"
+#include "log/log.h"
+#include "os/memory.h"
 #include "registry/registry.h"
 
 namespace penstock::api {

@@ -8,7 +8,7 @@
 #include "api/request_checks.h"
 #include "api/scores.h"
 #include "api/service_impl.h"
-#include "common/byte_budget.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::api {
 namespace {

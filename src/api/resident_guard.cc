@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "common/log.h"
+#include "log/log.h"
 
 namespace penstock::api {
 namespace {

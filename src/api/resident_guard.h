@@ -13,9 +13,9 @@
 #include <functional>
 #include <memory>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "metrics/metrics.h"
+#include "threads/request_context.h"
 
 namespace penstock::api {
 

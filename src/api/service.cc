@@ -6,10 +6,10 @@
 #include <mutex>
 
 #include "api/service_impl.h"
-#include "common/processors.h"
 #include "engine/tensor_engine.h"
 #include "hub/file_choice.h"
 #include "metrics/process_stats.h"
+#include "os/processors.h"
 #include "registry/registry.h"
 
 namespace penstock::api {

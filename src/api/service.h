@@ -21,12 +21,12 @@
 #include "api/load_sample.h"
 #include "api/stats.h"
 #include "api/types.h"
+#include "base/status.h"
 #include "cache/redis_url.h"
-#include "common/byte_budget.h"
-#include "common/request_context.h"
-#include "common/status.h"
 #include "metrics/metrics.h"
 #include "sched/tensor_scheduler.h"
+#include "threads/byte_budget.h"
+#include "threads/request_context.h"
 
 namespace penstock::registry {
 class Registry;  // engine/

@@ -7,8 +7,8 @@
 
 #include "api/generate.h"
 #include "api/request_checks.h"
-#include "common/memory.h"
 #include "metrics/stages.h"
+#include "os/memory.h"
 
 namespace penstock::api {
 namespace {

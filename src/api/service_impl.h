@@ -21,11 +21,11 @@
 #include "api/shared_memory.h"
 #include "api/stats.h"
 #include "cache/cache_salt.h"
-#include "common/byte_budget.h"
-#include "common/worker_pool.h"
 #include "encode/encode_pipeline.h"
 #include "metrics/stages.h"
 #include "registry/registry.h"
+#include "threads/byte_budget.h"
+#include "threads/worker_pool.h"
 
 namespace penstock::api {
 

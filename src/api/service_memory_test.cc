@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "api/service.h"
-#include "common/eventually_test_util.h"
+#include "base/eventually_test_util.h"
 #include "engine/fake_engine.h"
 #include "registry/registry.h"
 

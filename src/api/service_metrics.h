@@ -9,7 +9,7 @@
 
 #include "api/infer_counts.h"
 #include "api/types.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "metrics/metrics.h"
 
 namespace penstock::api {

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
-#include "common/printable.h"
-#include "common/regular_file.h"
+#include "base/printable.h"
+#include "base/regular_file.h"
 
 namespace penstock::api {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/memory.h"
 #include "metrics/process_stats.h"
+#include "os/memory.h"
 #include "registry/registry.h"
 
 namespace penstock::api {

@@ -15,13 +15,13 @@
 #include <string>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/seeded_hash.h"
-#include "common/worker_pool.h"
+#include "base/seeded_hash.h"
 #include "generate/decode_scheduler.h"
 #include "metrics/duration_histogram.h"
 #include "metrics/metrics.h"
 #include "metrics/stages.h"
+#include "threads/request_context.h"
+#include "threads/worker_pool.h"
 
 namespace penstock::registry {
 class Registry;

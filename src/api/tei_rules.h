@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "api/types.h"
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::api {
 

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "encode/encode_types.h"
 #include "signature/tensor_runner.h"
 #include "text/tokenizer.h"
+#include "threads/request_context.h"
 
 namespace penstock::api {
 

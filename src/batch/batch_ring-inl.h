@@ -2,8 +2,8 @@
 // ring, and by tests that drive it step by step.
 #pragma once
 
+#include "base/status.h"
 #include "batch/batch_ring.h"
-#include "common/status.h"
 
 namespace penstock::batch {
 

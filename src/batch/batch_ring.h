@@ -81,7 +81,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/event_count.h"
+#include "threads/event_count.h"
 
 namespace penstock::batch {
 

@@ -66,8 +66,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/status.h"
 #include "batch/batch_ring.h"
-#include "common/status.h"
 
 namespace penstock::batch {
 

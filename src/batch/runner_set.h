@@ -23,8 +23,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/status.h"
 #include "batch/batch_ring.h"
-#include "common/status.h"
 
 namespace penstock::batch {
 

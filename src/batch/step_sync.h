@@ -1,5 +1,5 @@
 // StepSync: atomics and sleeping for tests, where a seeded scheduler decides which thread takes the
-// next step. In place of SystemSync (common/event_count.h).
+// next step. In place of SystemSync (threads/event_count.h).
 //
 // The threads are fibers of one real thread. Each operation on an atomic is a step: before it the
 // scheduler may go on with another fiber. So a seed names one interleaving, which can be run again,
@@ -16,7 +16,7 @@
 #include <random>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::batch {
 

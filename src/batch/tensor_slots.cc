@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 
 namespace penstock::batch {
 namespace {

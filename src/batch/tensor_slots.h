@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "batch/batch_ring.h"
-#include "common/status.h"
 #include "signature/element_type.h"
 
 namespace penstock::batch {

@@ -4,10 +4,10 @@
 #include <charconv>
 #include <fstream>
 
+#include "base/seeded_hash.h"
 #include "batch_api/batch_runner.h"
-#include "common/json.h"
-#include "common/json_writer.h"
-#include "common/seeded_hash.h"
+#include "json/json.h"
+#include "json/json_writer.h"
 
 namespace penstock::batch_api {
 namespace {

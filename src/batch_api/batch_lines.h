@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "jobs/batch_store.h"
+#include "threads/request_context.h"
 
 namespace penstock::batch_api {
 

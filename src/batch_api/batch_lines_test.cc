@@ -5,9 +5,9 @@
 
 #include <iostream>
 
-#include "common/json_writer.h"
-#include "common/one_hash_test_util.h"
-#include "common/temp_folder_test_util.h"
+#include "base/one_hash_test_util.h"
+#include "base/temp_folder_test_util.h"
+#include "json/json_writer.h"
 
 namespace penstock::batch_api {
 namespace {

@@ -2,9 +2,9 @@
 #include <set>
 
 #include "batch_api/batch_runner.h"
-#include "common/log.h"
 #include "frontend/api_keys.h"
 #include "frontend/key_ring.h"
+#include "log/log.h"
 
 namespace penstock::batch_api {
 

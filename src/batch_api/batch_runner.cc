@@ -13,17 +13,17 @@
 #include <utility>
 
 #include "api/service.h"
+#include "base/seeded_hash.h"
 #include "batch_api/batch_lines.h"
 #include "cache/cache_salt.h"
-#include "common/byte_budget.h"
-#include "common/exception_status.h"
-#include "common/log.h"
-#include "common/seeded_hash.h"
 #include "frontend/key_ring.h"
 #include "http/message.h"
 #include "jobs/start_record.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 #include "serving/inner_call.h"
 #include "serving/route_table.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::batch_api {
 namespace {

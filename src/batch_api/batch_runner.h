@@ -25,12 +25,12 @@
 #include <thread>
 #include <vector>
 
-#include "common/file_lock.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "http/server_options.h"
 #include "jobs/batch_store.h"
 #include "jobs/file_store.h"
 #include "jobs/owner_key.h"
+#include "os/file_lock.h"
 
 namespace penstock {
 class CancelToken;

@@ -1,9 +1,9 @@
 // The arithmetic peak of this processor, which shares of it are counted by.
 #pragma once
 
-#include "common/thread_pool.h"
 #include "cpu/kernels.h"
 #include "numbers/dtype.h"
+#include "threads/thread_pool.h"
 
 namespace penstock::bench {
 

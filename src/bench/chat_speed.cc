@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "bench/random_decoder.h"
-#include "common/step_progress.h"
 #include "devices/backends.h"
 #include "generate/decode_scheduler.h"
 #include "generate/generator.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 #include "metrics/metrics.h"
 
 namespace penstock::bench {

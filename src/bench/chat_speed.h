@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "devices/devices.h"
 #include "load/records.h"
 #include "numbers/dtype.h"

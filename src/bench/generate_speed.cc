@@ -10,12 +10,9 @@
 #include <numeric>
 #include <random>
 
+#include "base/int_math.h"
 #include "bench/arithmetic_peak.h"
 #include "bench/random_decoder.h"
-#include "common/int_math.h"
-#include "common/processors.h"
-#include "common/step_progress.h"
-#include "common/thread_pool.h"
 #include "cpu/dispatch.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/read_loops.h"
@@ -23,10 +20,13 @@
 #include "load/clock_units.h"
 #include "load/latency.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 #include "metrics/process_stats.h"
 #include "models/decoder.h"
+#include "os/processors.h"
 #include "program/program_cost.h"
 #include "sample/sampler.h"
+#include "threads/thread_pool.h"
 
 namespace penstock::bench {
 namespace {

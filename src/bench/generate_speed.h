@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "devices/devices.h"
 #include "load/records.h"
 #include "numbers/dtype.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/latency.h"
 #include "models/encoder.h"
 #include "text/tokenizer.h"

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "bench/kernel_loop.h"
-#include "common/step_progress.h"
 #include "load/penstock_process.h"
 #include "load/server_process.h"
 #include "load/table.h"
 #include "load/text_file.h"
+#include "log/step_progress.h"
 
 namespace penstock::bench {
 namespace {

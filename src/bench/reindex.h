@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/http_texts.h"
 #include "load/records.h"
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <thread>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 
 namespace penstock::cache {
 namespace {

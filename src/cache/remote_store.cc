@@ -11,9 +11,9 @@
 #include <new>
 #include <utility>
 
+#include "base/status.h"
 #include "cache/redis_connection.h"
-#include "common/log.h"
-#include "common/status.h"
+#include "log/log.h"
 
 namespace penstock::cache {
 namespace {

@@ -19,11 +19,11 @@
 #include <new>
 #include <utility>
 
+#include "base/eventually_test_util.h"
+#include "base/failing_new.h"
+#include "base/temp_folder_test_util.h"
 #include "cache/redis_connection.h"
-#include "common/eventually_test_util.h"
-#include "common/failing_new.h"
-#include "common/log.h"
-#include "common/temp_folder_test_util.h"
+#include "log/log.h"
 
 extern char** environ;
 

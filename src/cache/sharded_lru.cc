@@ -8,7 +8,7 @@
 #include <mutex>
 #include <random>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::cache {
 namespace {

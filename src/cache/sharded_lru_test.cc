@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::cache {
 namespace {

@@ -21,9 +21,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "chat/jinja_value.h"
 #include "chat/json_value.h"
-#include "common/status.h"
 
 namespace penstock {
 struct RequestContext;

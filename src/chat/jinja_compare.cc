@@ -2,9 +2,9 @@
 #include <bit>
 #include <cmath>
 
+#include "base/seeded_hash.h"
 #include "chat/jinja_interp.h"
 #include "chat/jinja_search.h"
-#include "common/seeded_hash.h"
 #include "unicode/utf8.h"
 
 namespace penstock::chat::jinja {

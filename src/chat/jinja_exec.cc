@@ -3,7 +3,7 @@
 
 #include "chat/jinja_builtins.h"
 #include "chat/jinja_interp.h"
-#include "common/request_context.h"
+#include "threads/request_context.h"
 
 namespace penstock::chat::jinja {
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/seeded_hash.h"
 #include "chat/jinja_ast.h"
 #include "chat/jinja_value.h"
-#include "common/seeded_hash.h"
 
 namespace penstock {
 struct RequestContext;

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <iostream>
 
+#include "base/one_hash_test_util.h"
 #include "chat/chat_template.h"
-#include "common/one_hash_test_util.h"
 
 namespace penstock::chat {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/seeded_hash.h"
 #include "chat/jinja_interp.h"
-#include "common/seeded_hash.h"
 #include "unicode/utf8.h"
 
 namespace penstock::chat::jinja {

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/held_memory.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "threads/held_memory.h"
 
 namespace penstock::chat::jinja {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "common/held_memory.h"
-#include "common/json.h"
-#include "common/request_context.h"
+#include "json/json.h"
+#include "threads/held_memory.h"
+#include "threads/request_context.h"
 
 namespace penstock::chat {
 namespace {

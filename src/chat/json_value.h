@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock {
 class HeldMemory;

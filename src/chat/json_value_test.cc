@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "common/json_writer.h"
-#include "common/one_hash_test_util.h"
-#include "common/request_context.h"
+#include "base/one_hash_test_util.h"
+#include "json/json_writer.h"
+#include "threads/request_context.h"
 
 namespace penstock::chat {
 namespace {

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/failing_new.h"
 #include "chat/chat_template.h"
 #include "chat/json_value.h"
-#include "common/failing_new.h"
-#include "common/held_memory.h"
-#include "common/json.h"
-#include "common/request_context.h"
+#include "json/json.h"
+#include "threads/held_memory.h"
+#include "threads/request_context.h"
 
 namespace penstock::chat {
 namespace {

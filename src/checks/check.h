@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "checks/linear_check.h"
-#include "common/status.h"
 #include "numbers/dtype.h"
 #include "program/kernel_difference.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/sha256.h"
+#include "base/sha256.h"
 
 namespace penstock::checks {
 namespace {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/int_math.h"
 #include "checks/decoder_text.h"
 #include "checks/model_rows.h"
-#include "common/int_math.h"
 #include "generate/generator.h"
 
 namespace penstock::checks {

@@ -9,12 +9,12 @@
 #include <string_view>
 #include <utility>
 
+#include "base/printable.h"
 #include "checks/model_rows.h"
-#include "common/json.h"
-#include "common/printable.h"
 #include "families/model_folder.h"
 #include "generate/generator.h"
 #include "generate/text_stream.h"
+#include "json/json.h"
 #include "unicode/lower_case.h"
 
 namespace penstock::checks {

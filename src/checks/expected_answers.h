@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "checks/known_answers.h"
-#include "common/status.h"
 
 namespace penstock::generate {
 struct TextModel;  // generate/text_model.h

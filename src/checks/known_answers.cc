@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "checks/model_rows.h"
-#include "common/waiting_lock.h"
 #include "gate/bulk_turn.h"
+#include "threads/waiting_lock.h"
 
 namespace penstock::checks {
 namespace {

@@ -10,10 +10,9 @@
 #include <functional>
 #include <memory>
 
+#include "base/status.h"
 #include "checks/check.h"
 #include "checks/linear_check.h"
-#include "common/request_context.h"
-#include "common/status.h"
 #include "gate/compute_gate.h"
 #include "numbers/dtype.h"
 #include "program/backend.h"
@@ -21,6 +20,7 @@
 #include "program/program.h"
 #include "program/program_run.h"
 #include "sched/batch_limits.h"
+#include "threads/request_context.h"
 
 namespace penstock::families {
 struct ModelFolder;  // families/model_folder.h

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/fake_engine.h"
 #include "families/decoder_files.h"

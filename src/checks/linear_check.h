@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "numbers/dtype.h"
 #include "program/kernel_difference.h"
 

@@ -4,7 +4,7 @@
 #include "checks/check.h"
 #include "checks/expected_answers.h"
 #include "checks/known_answers.h"
-#include "common/log.h"
+#include "log/log.h"
 #include "text/tokenizer.h"
 
 namespace penstock::checks {

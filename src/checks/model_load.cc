@@ -7,9 +7,9 @@
 #include "checks/check.h"
 #include "checks/check_records.h"
 #include "checks/known_answers.h"
-#include "common/log.h"
 #include "families/decoder_files.h"
 #include "generate/text_model.h"
+#include "log/log.h"
 
 namespace penstock::checks {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <string>
 
+#include "base/status.h"
 #include "checks/linear_check.h"
-#include "common/request_context.h"
-#include "common/status.h"
+#include "threads/request_context.h"
 
 namespace penstock::generate {
 struct TextModel;  // generate/text_model.h

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/temp_folder_test_util.h"
 #include "checks/check_records.h"
 #include "checks/known_answers.h"
-#include "common/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/decoder_engine.h"
 #include "engine/encoder_engine.h"

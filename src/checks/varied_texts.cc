@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <random>
 
-#include "common/seeded_hash.h"
-#include "common/status.h"
+#include "base/seeded_hash.h"
+#include "base/status.h"
 
 namespace penstock::checks {
 namespace {

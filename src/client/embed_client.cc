@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "common/json.h"
+#include "json/json.h"
 
 namespace penstock::client {
 namespace {

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "client/server_client.h"
-#include "common/status.h"
 
 namespace penstock::client {
 

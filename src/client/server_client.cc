@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <random>
 
-#include "common/json.h"
-#include "common/log.h"
+#include "json/json.h"
+#include "log/log.h"
 
 namespace penstock::client {
 namespace {

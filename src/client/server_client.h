@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "client/http_post.h"
-#include "common/status.h"
 
 namespace penstock::client {
 

@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "common/json.h"
-#include "common/seeded_hash.h"
+#include "base/seeded_hash.h"
+#include "json/json.h"
 
 namespace penstock::client {
 namespace {

@@ -14,8 +14,8 @@
 #include <string_view>
 
 #include "api/types.h"
+#include "base/status.h"
 #include "client/server_client.h"
-#include "common/status.h"
 
 namespace penstock::client {
 

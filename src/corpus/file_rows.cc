@@ -5,11 +5,11 @@
 #include <span>
 #include <utility>
 
-#include "common/json.h"
 #include "corpus/cells.h"
 #include "corpus/row_reader.h"
 #include "corpus/row_splitter.h"
 #include "corpus/utf8_stream.h"
+#include "json/json.h"
 
 namespace penstock::corpus {
 namespace {

@@ -6,8 +6,8 @@
 #include <cctype>
 #include <cstring>
 
-#include "common/json.h"
 #include "corpus/cells.h"
+#include "json/json.h"
 
 namespace penstock::corpus {
 namespace {

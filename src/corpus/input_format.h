@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "corpus/text_encoding.h"
 #include "corpus/utf8_stream.h"
 

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "corpus/byte_source.h"
 #include "corpus/input_format.h"
 #include "corpus/text_encoding.h"

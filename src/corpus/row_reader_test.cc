@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 
 namespace penstock::corpus {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "corpus/utf8_stream.h"
 
 namespace penstock::corpus {

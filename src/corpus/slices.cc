@@ -9,8 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "common/regular_file.h"
-#include "common/sha256.h"
+#include "base/regular_file.h"
+#include "base/sha256.h"
 
 namespace penstock::corpus {
 namespace {

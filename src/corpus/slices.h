@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "corpus/input_format.h"
 #include "corpus/row_reader.h"
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <random>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "corpus/row_reader.h"
 
 namespace penstock::corpus {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "common/utf8_check.h"
+#include "base/utf8_check.h"
 
 namespace penstock::corpus {
 namespace {

@@ -11,9 +11,9 @@
 #include <span>
 #include <vector>
 
-#include "common/log.h"
 #include "cpu/block_layout.h"
 #include "cpu/huge_page_arena.h"
+#include "log/log.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

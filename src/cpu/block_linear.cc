@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "cpu/amx.h"
 #include "cpu/pack_slices.h"
 #include "gate/bulk_turn.h"

@@ -16,8 +16,7 @@
 #include <memory>
 #include <span>
 
-#include "common/status.h"
-#include "common/thread_pool.h"
+#include "base/status.h"
 #include "cpu/block_layout.h"
 #include "cpu/block_panel.h"
 #include "cpu/huge_page_arena.h"
@@ -25,6 +24,7 @@
 #include "gate/compute_gate.h"
 #include "program/backend.h"
 #include "program/program.h"
+#include "threads/thread_pool.h"
 
 namespace penstock::cpu {
 

@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
-#include "common/int_math.h"
-#include "common/thread_pool.h"
+#include "base/int_math.h"
 #include "cpu/block_linear.h"
 #include "cpu/dispatch.h"
 #include "cpu/read_loops.h"
 #include "numbers/random_blocks.h"
+#include "threads/thread_pool.h"
 
 namespace penstock::cpu {
 namespace {

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "common/failing_new.h"
-#include "common/int_math.h"
+#include "base/failing_new.h"
+#include "base/int_math.h"
 #include "cpu/block_linear.h"
 #include "cpu/dispatch.h"
 #include "cpu/test_util.h"

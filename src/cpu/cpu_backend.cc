@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "common/exception_status.h"
-#include "common/memory.h"
-#include "common/processors.h"
 #include "cpu/block_linear.h"
 #include "cpu/cpu_device.h"
 #include "cpu/dispatch.h"
@@ -12,6 +9,9 @@
 #include "cpu/packed_linear.h"
 #include "cpu/program_run.h"
 #include "cpu/step_run.h"
+#include "log/exception_status.h"
+#include "os/memory.h"
+#include "os/processors.h"
 
 namespace penstock::cpu {
 namespace {

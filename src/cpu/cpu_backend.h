@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "program/backend.h"
 
 namespace penstock::cpu {

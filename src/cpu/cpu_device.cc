@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/waiting_lock.h"
+#include "threads/waiting_lock.h"
 
 namespace penstock::cpu {
 namespace {

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "common/processors.h"
-#include "common/thread_pool.h"
 #include "cpu/cpu_ops.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
+#include "os/processors.h"
+#include "threads/thread_pool.h"
 
 namespace penstock::cpu {
 

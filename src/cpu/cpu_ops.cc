@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 
 namespace penstock::cpu {
 namespace {

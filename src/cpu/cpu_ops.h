@@ -9,12 +9,12 @@
 #include <span>
 #include <vector>
 
-#include "common/thread_pool.h"
 #include "cpu/gemm_ops.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
 #include "cpu/packed_linear.h"
 #include "program/program.h"
+#include "threads/thread_pool.h"
 
 namespace penstock::cpu {
 

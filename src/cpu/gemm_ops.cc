@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "cpu/amx.h"
 
 namespace penstock::cpu {

@@ -15,11 +15,11 @@
 #include <memory>
 #include <vector>
 
-#include "common/thread_pool.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
 #include "cpu/packed_linear.h"
 #include "program/op_kinds.h"
+#include "threads/thread_pool.h"
 
 namespace penstock::cpu {
 

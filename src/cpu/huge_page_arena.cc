@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/int_math.h"
-#include "common/thread_pool.h"
+#include "base/int_math.h"
+#include "threads/thread_pool.h"
 
 namespace penstock::cpu {
 namespace {

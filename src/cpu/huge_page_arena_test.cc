@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "common/memory.h"
+#include "os/memory.h"
 
 namespace penstock::cpu {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <variant>
 
-#include "common/int_math.h"
-#include "common/status.h"
+#include "base/int_math.h"
+#include "base/status.h"
 
 namespace penstock::cpu {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 
 namespace penstock::cpu {
 namespace {

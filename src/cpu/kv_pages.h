@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::cpu {
 

@@ -1,7 +1,7 @@
 // Which settings of operations this backend runs. Each is in cpu/ops/, beside its code.
 #pragma once
 
-#include "common/status.h"
+#include "base/status.h"
 #include "program/program.h"
 
 namespace penstock::cpu {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include "common/request_context.h"
+#include "threads/request_context.h"
 
 namespace penstock::cpu {
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "common/int_math.h"
-#include "common/status.h"
+#include "base/int_math.h"
+#include "base/status.h"
 
 namespace penstock::cpu {
 namespace {

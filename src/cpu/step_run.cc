@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "common/waiting_lock.h"
+#include "threads/waiting_lock.h"
 
 namespace penstock::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <variant>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "cpu/kv_layout.h"
 
 namespace penstock::cpu {

@@ -10,9 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "common/int_math.h"
-#include "common/processors.h"
-#include "common/spin_barrier.h"
+#include "base/int_math.h"
 #include "cpu/block_linear.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
@@ -20,9 +18,11 @@
 #include "cpu/kv_pages.h"
 #include "cpu/packed_linear.h"
 #include "cpu/step_profile.h"
+#include "os/processors.h"
 #include "program/program.h"
 #include "program/program_run.h"
 #include "sample/logit_scan.h"
+#include "threads/spin_barrier.h"
 
 namespace penstock::cpu {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <variant>
 
-#include "common/int_math.h"
-#include "common/status.h"
+#include "base/int_math.h"
+#include "base/status.h"
 
 namespace penstock::cpu {
 StepWorker::StepWorker(StepShared* shared, size_t worker, HugePageArena* arena)

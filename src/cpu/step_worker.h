@@ -20,9 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/request_context.h"
 #include "cpu/step_shared.h"
 #include "cpu/step_shares.h"
+#include "threads/request_context.h"
 
 namespace penstock::cpu {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "common/memory.h"
 #include "cpu/cpu_backend.h"
 #include "cpu/dispatch.h"
+#include "os/memory.h"
 #include "program/tiny_decoder_test_util.h"
 
 namespace penstock::cpu {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "cuda/block_fragments-inl.h"
 #include "numbers/block_fields.h"
 

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "common/exception_status.h"
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "cuda/block_weights.h"
 #include "cuda/program_run.h"
 #include "cuda/step_run.h"
 #include "cuda/weights.h"
+#include "log/exception_status.h"
 
 namespace penstock::cuda {
 namespace {

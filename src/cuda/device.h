@@ -14,7 +14,7 @@
 #include <string>
 #include <type_traits>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "cuda/kernels.h"
 
 namespace penstock::cuda {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "cuda/driver_api.h"
 
 namespace penstock::cuda {

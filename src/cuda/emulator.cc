@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "common/exception_status.h"
 #include "cuda/bulk_copy.h"
 #include "cuda/fiber.h"
 #include "cuda/race_hooks.h"
 #include "cuda/thread_copies.h"
 #include "cuda/warp_products.h"
+#include "log/exception_status.h"
 
 namespace penstock::cuda::emulator {
 namespace {

@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "cuda/mma_model.h"
 #include "cuda/tile_map.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <functional>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "cuda/epilogue-inl.h"
 
 namespace penstock::cuda {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "cuda/device.h"
 #include "program/kernel_time.h"
 

@@ -6,7 +6,7 @@
 #include <bit>
 #include <variant>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "cuda/lowering_builder.h"
 #include "numbers/dtype.h"
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "cuda/device.h"
 #include "program/program.h"
 #include "program/program_run.h"

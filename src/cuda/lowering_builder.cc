@@ -2,7 +2,7 @@
 
 #include <variant>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "numbers/dtype.h"
 
 namespace penstock::cuda {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/exception_status.h"
-#include "common/waiting_lock.h"
+#include "log/exception_status.h"
+#include "threads/waiting_lock.h"
 
 namespace penstock::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "cuda/device.h"
 
 namespace penstock::cuda {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "cuda/device.h"
 #include "cuda/epilogue-inl.h"
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "common/failing_new.h"
+#include "base/failing_new.h"
 #include "cuda/cuda_backend.h"
 #include "program/tiny_decoder_test_util.h"
 

@@ -5,9 +5,9 @@
 #include <bit>
 #include <cstring>
 
-#include "common/exception_status.h"
-#include "common/int_math.h"
-#include "common/waiting_lock.h"
+#include "base/int_math.h"
+#include "log/exception_status.h"
+#include "threads/waiting_lock.h"
 
 namespace penstock::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "cuda/epilogue-inl.h"
 
 namespace penstock::cuda {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "devices/devices.h"
 #include "program/backend.h"
 #include "program/kernel_difference.h"

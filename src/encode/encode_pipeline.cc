@@ -6,10 +6,10 @@
 #include <atomic>
 #include <mutex>
 
-#include "common/byte_budget.h"
-#include "common/exception_status.h"
 #include "encode/request_tokenizer.h"
+#include "log/exception_status.h"
 #include "metrics/stages.h"
+#include "threads/byte_budget.h"
 #include "unicode/lower_case.h"
 
 namespace penstock::encode {

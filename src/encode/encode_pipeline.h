@@ -14,15 +14,15 @@
 #include <string_view>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
-#include "common/worker_pool.h"
+#include "base/status.h"
 #include "encode/encode_types.h"
 #include "encode/result_cache.h"
 #include "encode/token_cache.h"
 #include "engine/encoder_engine.h"
 #include "metrics/metrics.h"
 #include "registry/lease.h"
+#include "threads/request_context.h"
+#include "threads/worker_pool.h"
 
 namespace penstock::encode {
 

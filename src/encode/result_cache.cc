@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 #include "metrics/stages.h"
 
 namespace penstock::encode {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
 #include "cache/remote_store.h"
 #include "cache/sharded_lru.h"
-#include "common/status.h"
 #include "engine/encoder_engine.h"
 #include "metrics/metrics.h"
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/printable.h"
+#include "base/printable.h"
 
 namespace penstock::engine {
 namespace {

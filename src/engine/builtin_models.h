@@ -15,7 +15,7 @@
 
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "engine/tensor_engine.h"
 
 namespace penstock::engine {

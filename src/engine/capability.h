@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "families/model_folder.h"
 
 namespace penstock::engine {

@@ -6,11 +6,11 @@
 #include <chrono>
 #include <utility>
 
-#include "common/log.h"
 #include "generate/grammar_vocabulary.h"
 #include "generate/model_defaults.h"
 #include "generate/text_stream.h"
 #include "grammar/grammar_compiler.h"
+#include "log/log.h"
 
 namespace penstock::engine {
 namespace {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "base/status.h"
 #include "checks/model_load.h"
-#include "common/status.h"
 #include "engine/model.h"
 #include "engine/model_templates.h"
 #include "generate/decode_scheduler.h"

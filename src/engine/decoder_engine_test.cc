@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <future>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "generate/tiny_model_test_util.h"
 #include "registry/registry.h"

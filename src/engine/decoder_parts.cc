@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "chat/chat_template.h"
-#include "common/log.h"
 #include "engine/decoder_runner.h"
 #include "engine/suffix_tokenizer.h"
 #include "families/decoder_files.h"
 #include "generate/text_model.h"
+#include "log/log.h"
 #include "models/embedding_decoder.h"
 
 namespace penstock::engine {

@@ -3,7 +3,7 @@
 // one; and runners over its steps.
 #pragma once
 
-#include "common/status.h"
+#include "base/status.h"
 #include "engine/encoder_engine.h"
 #include "program/backend.h"
 

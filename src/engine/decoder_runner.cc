@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "common/exception_status.h"
-#include "common/memory.h"
+#include "log/exception_status.h"
+#include "os/memory.h"
 
 namespace penstock::engine {
 

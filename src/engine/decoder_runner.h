@@ -22,8 +22,7 @@
 #include <span>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "kv/sequence.h"
@@ -32,6 +31,7 @@
 #include "program/backend.h"
 #include "program/encoder_runner.h"
 #include "program/program_run.h"
+#include "threads/request_context.h"
 
 namespace penstock::engine {
 

@@ -10,14 +10,14 @@
 #include <span>
 
 #include "checks/known_answers.h"
-#include "common/log.h"
-#include "common/memory.h"
-#include "common/waiting_lock.h"
 #include "engine/decoder_parts.h"
 #include "engine/fingerprint.h"
 #include "engine/onnx_runner.h"
 #include "gate/bulk_turn.h"
+#include "log/log.h"
 #include "models/encoder.h"
+#include "os/memory.h"
+#include "threads/waiting_lock.h"
 
 namespace penstock::engine {
 namespace {

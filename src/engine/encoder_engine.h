@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "checks/linear_check.h"
 #include "checks/model_load.h"
-#include "common/status.h"
 #include "engine/model.h"
 #include "families/model_folder.h"
 #include "metrics/metrics.h"

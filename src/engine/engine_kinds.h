@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "engine/capability.h"
 #include "engine/decoder_engine.h"
 #include "engine/encoder_engine.h"

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/regular_file.h"
-#include "common/sha256.h"
+#include "base/regular_file.h"
+#include "base/sha256.h"
 #include "files/gguf.h"
 
 namespace penstock::engine {

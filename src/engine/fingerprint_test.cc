@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 
 namespace penstock::engine {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::program {
 class Backend;

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "common/log.h"
-#include "common/regular_file.h"
+#include "base/regular_file.h"
+#include "log/log.h"
 
 namespace penstock::engine {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "base/status.h"
 #include "chat/chat_template.h"
-#include "common/status.h"
 #include "families/chat_template_files.h"
 
 namespace penstock::engine {

@@ -7,13 +7,13 @@
 #include <cstring>
 #include <numeric>
 
-#include "common/exception_status.h"
-#include "common/memory.h"
-#include "common/printable.h"
+#include "base/printable.h"
+#include "log/exception_status.h"
 #include "models/encoder_program.h"
 #include "models/load_weights.h"
 #include "numbers/dtype.h"
 #include "openvino/runtime.h"
+#include "os/memory.h"
 
 namespace penstock::engine {
 namespace {

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "families/model_folder.h"
 #include "models/weights.h"
 #include "openvino/tensor_model.h"

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "common/log.h"
-#include "common/memory.h"
-#include "common/printable.h"
+#include "base/printable.h"
 #include "engine/openvino_runner.h"
 #include "gate/bulk_turn.h"
+#include "log/log.h"
 #include "openvino/tensor_model.h"
+#include "os/memory.h"
 
 namespace penstock::engine {
 namespace {

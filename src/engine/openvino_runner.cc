@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "openvino/tensor_model.h"
 #include "signature/tensor_runner.h"
 

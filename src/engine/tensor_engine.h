@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "engine/model.h"
 #include "metrics/metrics.h"
 #include "program/backend.h"

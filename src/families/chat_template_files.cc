@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/json.h"
-#include "common/printable.h"
-#include "common/regular_file.h"
+#include "base/printable.h"
+#include "base/regular_file.h"
 #include "families/model_folder.h"
+#include "json/json.h"
 
 namespace penstock::families {
 namespace {

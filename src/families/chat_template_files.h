@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "files/gguf_metadata.h"
 
 namespace penstock::families {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "common/printable.h"
+#include "base/printable.h"
 
 namespace penstock::families {
 

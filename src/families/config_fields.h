@@ -6,9 +6,9 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "families/hidden_activation.h"
+#include "json/json.h"
 
 namespace penstock::families {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "families/encoder_json.h"
 #include "families/list.h"
 

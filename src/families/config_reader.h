@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "families/model_folder.h"
+#include "json/json.h"
 
 namespace penstock::families {
 

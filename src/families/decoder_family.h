@@ -11,7 +11,7 @@
 #include <span>
 #include <string_view>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "families/decoder_config.h"
 
 namespace penstock::families {

@@ -5,11 +5,11 @@
 #include <map>
 #include <utility>
 
-#include "common/json.h"
-#include "common/regular_file.h"
+#include "base/regular_file.h"
 #include "families/decoder_readers.h"
 #include "families/model_folder.h"
 #include "files/gguf_files.h"
+#include "json/json.h"
 
 namespace penstock::families {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "families/chat_template_files.h"
 #include "families/decoder_config.h"
 #include "families/special_token_texts.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/regular_file.h"
+#include "base/regular_file.h"
 #include "families/chat_template_files.h"
 #include "families/config_reader.h"
 #include "families/decoder_readers.h"

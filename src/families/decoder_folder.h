@@ -12,10 +12,10 @@
 
 #include <string>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "families/model_folder.h"
 #include "files/gguf_metadata.h"
+#include "json/json.h"
 
 namespace penstock::families {
 

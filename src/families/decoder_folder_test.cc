@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "families/model_folder.h"
 #include "families/model_kind.h"
 #include "files/gguf_test_util.h"

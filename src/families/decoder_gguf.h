@@ -1,7 +1,7 @@
 // What the readers of a decoder's GGUF metadata share.
 #pragma once
 
-#include "common/status.h"
+#include "base/status.h"
 #include "families/architecture_keys.h"
 #include "families/decoder_readers.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "families/config_fields.h"
 #include "families/list.h"
 

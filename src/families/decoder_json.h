@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "families/decoder_readers.h"
+#include "json/json.h"
 
 namespace penstock::families {
 

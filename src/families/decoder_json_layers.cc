@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "families/config_fields.h"
 #include "families/decoder_json.h"
 #include "families/decoder_rope.h"

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "families/decoder_config.h"
 #include "families/decoder_family.h"
 #include "families/decoder_files.h"
 #include "files/tensor_store.h"
+#include "json/json.h"
 
 namespace penstock::families {
 

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <string>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "families/config_fields.h"
 
 namespace penstock::families {

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "families/decoder_config.h"
+#include "json/json.h"
 
 namespace penstock::families {
 

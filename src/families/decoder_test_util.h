@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "families/decoder_files.h"
 #include "files/gguf_test_util.h"
 

@@ -7,9 +7,9 @@
 
 #include <string_view>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "families/model_folder.h"
+#include "json/json.h"
 
 namespace penstock::families {
 

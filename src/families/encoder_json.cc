@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "common/printable.h"
+#include "base/printable.h"
 
 namespace penstock::families {
 

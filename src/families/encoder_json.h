@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "families/config_fields.h"
 #include "families/model_folder.h"
+#include "json/json.h"
 
 namespace penstock::families {
 

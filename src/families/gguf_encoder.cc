@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "families/architecture_keys.h"
 #include "families/encoder_json.h"
 #include "families/list.h"

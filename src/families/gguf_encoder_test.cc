@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "files/gguf_files.h"
 #include "files/gguf_test_util.h"
 #include "files/tensor_store.h"

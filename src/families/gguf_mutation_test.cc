@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "common/failing_new.h"
+#include "base/failing_new.h"
 #include "families/decoder_test_util.h"
 #include "files/gguf.h"
 #include "files/gguf_test_util.h"

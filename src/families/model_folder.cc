@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "common/json.h"
-#include "common/printable.h"
+#include "base/printable.h"
 #include "families/config_reader.h"
 #include "families/decoder_folder.h"
 #include "families/gguf_encoder.h"
@@ -13,6 +12,7 @@
 #include "files/gguf.h"
 #include "files/gguf_files.h"
 #include "files/mapped_file.h"
+#include "json/json.h"
 
 namespace penstock::families {
 namespace {

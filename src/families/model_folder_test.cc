@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "common/json.h"
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "families/config_reader.h"
+#include "json/json.h"
 
 namespace penstock::families {
 namespace {

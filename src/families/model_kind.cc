@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <string_view>
 
-#include "common/json.h"
 #include "families/decoder_files.h"
 #include "families/decoder_folder.h"
 #include "families/list.h"
@@ -11,6 +10,7 @@
 #include "families/onnx_folder.h"
 #include "files/gguf.h"
 #include "files/gguf_files.h"
+#include "json/json.h"
 
 namespace penstock::families {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "families/encoder_family.h"
 #include "families/encoder_json.h"
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/json.h"
-#include "common/printable.h"
+#include "base/printable.h"
 #include "families/config_reader.h"
+#include "json/json.h"
 
 namespace penstock::families {
 namespace {

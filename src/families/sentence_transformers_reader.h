@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "families/model_folder.h"
 
 namespace penstock::families {

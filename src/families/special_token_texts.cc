@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <iterator>
 
-#include "common/json.h"
 #include "families/model_folder.h"
+#include "json/json.h"
 
 namespace penstock::families {
 namespace {

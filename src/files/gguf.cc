@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "common/printable.h"
-#include "common/seeded_hash.h"
+#include "base/printable.h"
+#include "base/seeded_hash.h"
 
 namespace penstock::files {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "files/gguf_metadata.h"
 #include "files/mapped_file.h"
 #include "files/tensor_record.h"

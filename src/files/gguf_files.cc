@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 
-#include "common/printable.h"
+#include "base/printable.h"
 
 namespace penstock::files {
 namespace {

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::files {
 

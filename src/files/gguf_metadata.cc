@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "common/printable.h"
+#include "base/printable.h"
 
 namespace penstock::files {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "common/printable.h"
-#include "common/seeded_hash.h"
+#include "base/printable.h"
+#include "base/seeded_hash.h"
 #include "files/gguf.h"
 
 namespace penstock::files {

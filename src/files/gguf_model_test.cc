@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/json.h"
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "files/gguf.h"
 #include "files/gguf_test_util.h"
 #include "files/tensor_store.h"
+#include "json/json.h"
 
 namespace penstock::files {
 namespace {

@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/regular_file.h"
-#include "common/status.h"
+#include "base/regular_file.h"
+#include "base/status.h"
 
 namespace penstock::files {
 

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "files/tensor_store.h"
 
 namespace penstock::files {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/json.h"
-#include "common/printable.h"
-#include "common/seeded_hash.h"
+#include "base/printable.h"
+#include "base/seeded_hash.h"
+#include "json/json.h"
 
 namespace penstock::files {
 namespace {

@@ -8,10 +8,10 @@
 #include <iostream>
 #include <random>
 
-#include "common/json_writer.h"
-#include "common/one_hash_test_util.h"
-#include "common/temp_folder_test_util.h"
+#include "base/one_hash_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "files/tensor_store.h"
+#include "json/json_writer.h"
 
 namespace penstock::files {
 namespace {

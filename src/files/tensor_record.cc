@@ -1,6 +1,6 @@
 #include "files/tensor_record.h"
 
-#include "common/printable.h"
+#include "base/printable.h"
 
 namespace penstock::files {
 

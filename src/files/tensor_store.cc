@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "files/gguf.h"
 #include "files/safetensors.h"
 

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/seeded_hash.h"
-#include "common/status.h"
+#include "base/seeded_hash.h"
+#include "base/status.h"
 #include "files/gguf_metadata.h"
 #include "files/mapped_file.h"
 #include "files/tensor_record.h"

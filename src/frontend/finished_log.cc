@@ -1,6 +1,6 @@
 #include "frontend/finished_log.h"
 
-#include "common/log.h"
+#include "log/log.h"
 
 namespace penstock::frontend {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "common/name_table.h"
+#include "base/name_table.h"
 #include "frontend/route_info.h"
 
 namespace penstock::frontend {

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "frontend/api_keys.h"
 #include "http/server_options.h"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 
 namespace penstock::frontend {
 namespace {

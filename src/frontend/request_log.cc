@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "common/json_writer.h"
-#include "common/printable.h"
+#include "base/printable.h"
 #include "frontend/route_info.h"
+#include "json/json_writer.h"
 #include "metrics/stages.h"
 
 namespace penstock::frontend {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "common/json.h"
 #include "frontend/route_info.h"
+#include "json/json.h"
 #include "metrics/stages.h"
 
 namespace penstock::frontend {

@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
+#include "base/ascii.h"
+#include "base/duration.h"
+#include "base/seeded_hash.h"
 #include "cache/cache_salt.h"
-#include "common/ascii.h"
-#include "common/duration.h"
-#include "common/seeded_hash.h"
 #include "http/accept.h"
 
 namespace penstock::frontend {

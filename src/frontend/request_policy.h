@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "frontend/allowed_hosts.h"
 #include "frontend/key_ring.h"
 #include "frontend/route_info.h"

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "common/log_limit.h"
 #include "frontend/request_log.h"
 #include "http/message.h"
+#include "log/log_limit.h"
 #include "metrics/metrics.h"
 #include "metrics/stages.h"
 

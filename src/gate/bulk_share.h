@@ -13,7 +13,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "common/request_context.h"
+#include "threads/request_context.h"
 
 namespace penstock::gate {
 

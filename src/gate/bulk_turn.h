@@ -3,8 +3,8 @@
 // the batch that runs. Waits until granted.
 #pragma once
 
-#include "common/request_context.h"
 #include "gate/compute_gate.h"
+#include "threads/request_context.h"
 
 namespace penstock::gate {
 

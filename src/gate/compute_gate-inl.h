@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "gate/compute_gate.h"
 
 namespace penstock::gate {

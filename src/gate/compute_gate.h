@@ -72,9 +72,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/event_count.h"
-#include "common/request_context.h"
 #include "gate/bulk_share.h"
+#include "threads/event_count.h"
+#include "threads/request_context.h"
 
 namespace penstock::gate {
 

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "generate/generated.h"
 #include "generate/grammar_use.h"
 #include "sample/sampling_options.h"
+#include "threads/request_context.h"
 
 namespace penstock::generate {
 

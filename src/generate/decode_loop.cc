@@ -6,9 +6,9 @@
 #include <thread>
 #include <utility>
 
-#include "common/exception_status.h"
-#include "common/log.h"
 #include "generate/decode_scheduler_impl.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 #include "metrics/stages.h"
 #include "sample/token_score.h"
 #include "sched/clock_math.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/kv_block.h"
+#include "base/kv_block.h"
 #include "metrics/metrics.h"
 
 namespace penstock::generate {

@@ -3,8 +3,8 @@
 #include <array>
 #include <utility>
 
-#include "common/exception_status.h"
 #include "generate/decode_scheduler_impl.h"
+#include "log/exception_status.h"
 
 namespace penstock::generate {
 namespace {

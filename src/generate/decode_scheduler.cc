@@ -6,9 +6,9 @@
 #include <thread>
 #include <utility>
 
-#include "common/exception_status.h"
 #include "generate/decode_scheduler_impl.h"
 #include "kv/cache_pools.h"
+#include "log/exception_status.h"
 
 namespace penstock::generate {
 namespace {

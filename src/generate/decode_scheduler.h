@@ -52,15 +52,15 @@
 #include <string>
 #include <vector>
 
-#include "common/kv_block.h"
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/kv_block.h"
+#include "base/status.h"
 #include "gate/compute_gate.h"
 #include "generate/decode_job.h"
 #include "generate/decode_metrics.h"
 #include "generate/step_cost.h"
 #include "generate/text_model.h"
 #include "metrics/metrics.h"
+#include "threads/request_context.h"
 
 namespace penstock::generate {
 

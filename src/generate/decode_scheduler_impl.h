@@ -12,8 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/event_count.h"
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "generate/decode_metrics.h"
 #include "generate/decode_scheduler.h"
 #include "generate/decode_sequence.h"
@@ -23,6 +22,7 @@
 #include "kv/prefix_cache.h"
 #include "sched/admission.h"
 #include "sched/scheduler_metrics.h"
+#include "threads/event_count.h"
 
 namespace penstock::generate {
 

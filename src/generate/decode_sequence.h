@@ -8,14 +8,14 @@
 #include <span>
 #include <vector>
 
-#include "common/byte_budget.h"
-#include "common/request_context.h"
 #include "generate/decode_job.h"
 #include "generate/ngram_draft.h"
 #include "generate/text_stream.h"
 #include "kv/sequence.h"
 #include "sched/admission.h"
 #include "sched/fair_share.h"
+#include "threads/byte_budget.h"
+#include "threads/request_context.h"
 
 namespace penstock::generate {
 

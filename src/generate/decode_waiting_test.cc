@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <ctime>
 
-#include "common/byte_budget.h"
 #include "cpu/cpu_backend.h"
 #include "generate/decode_scheduler_test_util.h"
 #include "generate/waiting_texts.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::generate {
 namespace {

@@ -8,11 +8,11 @@
 #include <list>
 #include <sstream>
 
-#include "common/json.h"
 #include "cpu/cpu_backend.h"
 #include "families/decoder_test_util.h"
 #include "generate/generator.h"
 #include "generate/golden_test_util.h"
+#include "json/json.h"
 
 namespace penstock::generate {
 namespace {

@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "generate/generated.h"
 #include "generate/text_model.h"
 #include "sample/sampling_options.h"
+#include "threads/request_context.h"
 
 namespace penstock::generate {
 

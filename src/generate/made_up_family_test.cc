@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "families/bert.h"
 #include "families/config_fields.h"

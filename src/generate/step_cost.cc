@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "common/request_context.h"
 #include "gate/bulk_turn.h"
 #include "kv/cache_pools.h"
+#include "threads/request_context.h"
 
 namespace penstock::generate {
 namespace {

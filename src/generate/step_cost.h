@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <functional>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "gate/compute_gate.h"
 #include "program/program_run.h"
+#include "threads/request_context.h"
 
 namespace penstock::generate {
 

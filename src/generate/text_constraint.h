@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "generate/grammar_use.h"
 #include "generate/text_model.h"
 #include "grammar/constraint.h"

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "common/int_math.h"
-#include "common/log.h"
+#include "base/int_math.h"
 #include "families/decoder_files.h"
 #include "generate/context_bytes.h"
+#include "log/log.h"
 #include "program/dry_backend.h"
 #include "sample/standard_sampling.h"
 #include "text/gguf_tokenizer.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "families/chat_template_files.h"
 #include "models/decoder.h"
 #include "numbers/dtype.h"

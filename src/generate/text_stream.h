@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "generate/generated.h"
 #include "generate/grammar_use.h"
 #include "generate/text_constraint.h"

@@ -6,11 +6,11 @@
 #include <array>
 #include <set>
 
-#include "common/json.h"
-#include "common/json_writer.h"
-#include "common/schema_types.h"
 #include "grammar/grammar_spec.h"
 #include "grammar/schema_rules.h"
+#include "json/json.h"
+#include "json/json_writer.h"
+#include "json/schema_types.h"
 
 namespace penstock::grammar {
 namespace {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/exception_status.h"
-#include "common/seeded_hash.h"
+#include "base/seeded_hash.h"
+#include "log/exception_status.h"
 
 namespace penstock::grammar {
 namespace {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <memory>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "grammar/constraint.h"
 #include "grammar/grammar_compiler.h"
 #include "grammar/grammar_spec.h"

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "grammar/constraint.h"
 #include "grammar/grammar_spec.h"
 

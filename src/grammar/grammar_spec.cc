@@ -6,12 +6,12 @@
 #include <charconv>
 #include <cstdint>
 
-#include "common/json.h"
-#include "common/schema_types.h"
-#include "common/utf8_check.h"
+#include "base/utf8_check.h"
 #include "grammar/call_parameters.h"
 #include "grammar/pattern_size.h"
 #include "grammar/schema_check.h"
+#include "json/json.h"
+#include "json/schema_types.h"
 
 namespace penstock::grammar {
 namespace {

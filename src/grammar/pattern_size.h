@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::grammar {
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "common/json.h"
 #include "grammar/grammar_spec.h"
 #include "grammar/pattern_size.h"
+#include "json/json.h"
 
 namespace penstock::grammar {
 namespace {

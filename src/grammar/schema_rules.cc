@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 
 namespace penstock::grammar {
 namespace {

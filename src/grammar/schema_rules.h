@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "grammar/regex_rules.h"
+#include "json/json.h"
 
 namespace penstock::grammar {
 

@@ -14,14 +14,14 @@
 #include <stdexcept>
 #include <utility>
 
-#include "common/exception_status.h"
-#include "common/log.h"
-#include "common/printable.h"
+#include "base/printable.h"
 #include "grammar/call_parameters.h"
 #include "grammar/follow_budget.h"
 #include "grammar/grammar_compiler.h"
 #include "grammar/regex_rules.h"
 #include "grammar/schema_rules.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 
 namespace xgrammar {
 

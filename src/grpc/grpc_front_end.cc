@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "api/service.h"
-#include "common/byte_budget.h"
-#include "common/exception_status.h"
-#include "common/log.h"
 #include "grpc/grpc_status.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 #include "metrics/stages.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::grpc {
 namespace {

@@ -16,7 +16,6 @@
 #include <string_view>
 #include <vector>
 
-#include "common/log_limit.h"
 #include "frontend/finished_log.h"
 #include "frontend/request_policy.h"
 #include "frontend/route_info.h"
@@ -24,6 +23,7 @@
 #include "grpc/rpc.h"
 #include "http/message.h"
 #include "http/server_options.h"
+#include "log/log_limit.h"
 
 namespace penstock::api {
 class Service;

@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "api/service.h"
-#include "common/exception_status.h"
-#include "common/log.h"
 #include "frontend/key_ring.h"
 #include "grpc/grpc_front_end.h"
 #include "grpc/health_service.h"
@@ -21,6 +19,8 @@
 #include "http/listener.h"
 #include "http/open_count.h"
 #include "http2/http2_handler.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 
 namespace penstock::grpc {
 namespace {

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "http/server_options.h"
 
 namespace penstock::api {

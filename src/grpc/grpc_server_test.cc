@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "api/service.h"
-#include "common/eventually_test_util.h"
+#include "base/eventually_test_util.h"
 #include "engine/builtin_models.h"
 #include "engine/tensor_engine.h"
 #include "frontend/slow_log.h"

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::grpc {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/failing_new.h"
+#include "base/failing_new.h"
 #include "grpc/infer_request.h"
 #include "grpc/proto_message.h"
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "common/byte_budget.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::grpc {
 

@@ -12,8 +12,8 @@
 #include "api/infer_parameters.h"
 #include "api/service.h"
 #include "api/types.h"
-#include "common/byte_budget.h"
-#include "common/printable.h"
+#include "base/printable.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::grpc {
 namespace {

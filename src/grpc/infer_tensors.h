@@ -12,7 +12,7 @@
 
 #include "api/infer.h"
 #include "api/shared_memory.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "grpc/infer_request.h"
 #include "grpc/rpc.h"
 

@@ -12,7 +12,7 @@
 #include "api/model_state.h"
 #include "api/service.h"
 #include "api/shared_memory.h"
-#include "common/printable.h"
+#include "base/printable.h"
 #include "grpc/model_infer.h"
 #include "grpc/stream_infer.h"
 #include "grpc/typed_call.h"

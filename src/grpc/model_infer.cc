@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "api/service.h"
-#include "common/exception_status.h"
 #include "grpc/infer_tensors.h"
+#include "log/exception_status.h"
 #include "metrics/stages.h"
 
 namespace penstock::grpc {

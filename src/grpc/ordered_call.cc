@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "api/service.h"
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 
 namespace penstock::grpc {
 namespace {

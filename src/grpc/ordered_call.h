@@ -37,11 +37,11 @@
 #include <string>
 #include <utility>
 
-#include "common/byte_budget.h"
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "grpc/grpc_front_end.h"
 #include "metrics/stages.h"
+#include "threads/byte_budget.h"
+#include "threads/request_context.h"
 
 namespace penstock::grpc {
 

@@ -10,9 +10,9 @@
 #include <span>
 #include <string_view>
 
-#include "common/byte_budget.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "grpc/rpc.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::grpc {
 

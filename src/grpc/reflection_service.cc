@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "grpc/typed_call.h"
 
 namespace penstock::grpc {

@@ -7,9 +7,9 @@
 #include <limits>
 #include <utility>
 
-#include "common/exception_status.h"
 #include "grpc/rpc_head.h"
 #include "http/gzip.h"
+#include "log/exception_status.h"
 
 namespace penstock::grpc {
 namespace {

@@ -31,12 +31,12 @@
 #include <string>
 #include <string_view>
 
-#include "common/byte_budget.h"
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "grpc/grpc_status.h"
 #include "http/open_count.h"
 #include "http2/http2_handler.h"
+#include "threads/byte_budget.h"
+#include "threads/request_context.h"
 
 namespace penstock::grpc {
 

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "api/service.h"
-#include "common/exception_status.h"
 #include "grpc/infer_tensors.h"
 #include "grpc/ordered_call.h"
 #include "grpc/proto_message.h"
 #include "grpc/stream_text.h"
+#include "log/exception_status.h"
 
 namespace penstock::grpc {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "api/generate_feed.h"
 #include "api/service.h"
-#include "common/printable.h"
+#include "base/printable.h"
 #include "grpc/proto_message.h"
 
 namespace penstock::grpc {

@@ -18,9 +18,9 @@
 #include <string>
 
 #include "api/generate_types.h"
-#include "common/request_context.h"
 #include "grpc/infer_request.h"
 #include "grpc/ordered_call.h"
+#include "threads/request_context.h"
 
 namespace penstock::api {
 class GenerateFeed;

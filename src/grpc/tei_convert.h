@@ -11,7 +11,7 @@
 
 #include "api/service.h"
 #include "api/types.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "metrics/stages.h"
 
 namespace penstock::grpc {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "api/names.h"
-#include "common/request_context.h"
+#include "threads/request_context.h"
 
 namespace penstock::grpc {
 namespace {

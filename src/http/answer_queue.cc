@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "http/io_thread.h"
 
 namespace penstock::http {

@@ -17,8 +17,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "common/ascii.h"
-#include "common/exception_status.h"
+#include "base/ascii.h"
 #include "http/chunk_check.h"
 #include "http/header_checks.h"
 #include "http/http2_connection.h"
@@ -27,6 +26,7 @@
 #include "http/stream.h"
 #include "http/stream_clock.h"
 #include "http2/http2_session.h"
+#include "log/exception_status.h"
 
 namespace penstock::http {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/byte_budget.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::http {
 

@@ -6,8 +6,8 @@
 #include <array>
 #include <vector>
 
-#include "common/ascii.h"
-#include "common/split_list.h"
+#include "base/ascii.h"
+#include "base/split_list.h"
 
 namespace penstock::http {
 namespace {

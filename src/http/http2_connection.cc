@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "common/exception_status.h"
 #include "http/http2_requests.h"
 #include "http2/http2_session.h"
+#include "log/exception_status.h"
 
 namespace penstock::http {
 namespace {

@@ -4,12 +4,12 @@
 #include <optional>
 #include <utility>
 
-#include "common/byte_budget.h"
-#include "common/exception_status.h"
 #include "http/request_begin.h"
 #include "http/response_head.h"
 #include "http/stream.h"
 #include "http/stream_clock.h"
+#include "log/exception_status.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::http {
 namespace {

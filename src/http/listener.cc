@@ -13,14 +13,14 @@
 #include <thread>
 #include <vector>
 
-#include "common/exception_status.h"
-#include "common/log.h"
-#include "common/log_limit.h"
-#include "common/thread_latency.h"
 #include "http/connection.h"
 #include "http/descriptors.h"
 #include "http/tls_context.h"
 #include "http2/http2_handler.h"
+#include "log/exception_status.h"
+#include "log/log.h"
+#include "log/log_limit.h"
+#include "os/thread_latency.h"
 
 namespace penstock::http {
 namespace {

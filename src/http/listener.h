@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "http/message.h"
 #include "http/server_options.h"
 

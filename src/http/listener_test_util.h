@@ -18,10 +18,10 @@
 #include <thread>
 #include <vector>
 
-#include "common/byte_budget.h"
-#include "common/eventually_test_util.h"
+#include "base/eventually_test_util.h"
 #include "http/listener.h"
 #include "http/stream.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::http {
 

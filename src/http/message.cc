@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "common/name_table.h"
+#include "base/name_table.h"
 #include "http/stream.h"
 
 namespace penstock::http {

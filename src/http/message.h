@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/request_context.h"
+#include "threads/request_context.h"
 
 namespace penstock::http {
 

@@ -1,6 +1,6 @@
 #include "http/request_begin.h"
 
-#include "common/byte_budget.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::http {
 namespace {

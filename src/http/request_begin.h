@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "http/header_checks.h"
 #include "http/message.h"
 #include "http/server_options.h"

@@ -2,8 +2,8 @@
 
 #include <charconv>
 
-#include "common/exception_status.h"
 #include "http/message.h"
+#include "log/exception_status.h"
 
 namespace penstock::http {
 namespace {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <mutex>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "http/server_options.h"
 
 namespace penstock::http {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "common/request_context.h"
+#include "threads/request_context.h"
 
 namespace penstock::http2 {
 

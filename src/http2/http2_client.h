@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "http2/http2_handler.h"
 
 namespace penstock::http2 {

@@ -9,10 +9,10 @@
 #include <optional>
 #include <vector>
 
-#include "common/exception_status.h"
-#include "common/log.h"
-#include "common/log_limit.h"
 #include "http2/bytes_view.h"
+#include "log/exception_status.h"
+#include "log/log.h"
+#include "log/log_limit.h"
 
 namespace penstock::http2 {
 namespace {

@@ -9,10 +9,10 @@
 #include <fstream>
 #include <set>
 
-#include "common/json.h"
-#include "common/regular_file.h"
+#include "base/regular_file.h"
 #include "hub/environment.h"
 #include "hub/file_choice.h"
+#include "json/json.h"
 
 namespace penstock::hub {
 namespace {

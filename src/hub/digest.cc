@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/regular_file.h"
+#include "base/regular_file.h"
 
 namespace penstock::hub {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::hub {
 

@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "common/file_lock.h"
-#include "common/log.h"
-#include "common/regular_file.h"
+#include "base/regular_file.h"
 #include "hub/digest.h"
 #include "hub/file_choice.h"
 #include "hub/partial_file.h"
 #include "hub/range_fetch.h"
+#include "log/log.h"
+#include "os/file_lock.h"
 
 namespace penstock::hub {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "hub/cache.h"
 #include "hub/file_choice.h"
 #include "hub/hub.h"

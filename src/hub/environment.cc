@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "common/log.h"
-#include "common/regular_file.h"
+#include "base/regular_file.h"
+#include "log/log.h"
 
 namespace penstock::hub {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <tuple>
 
-#include "common/printable.h"
+#include "base/printable.h"
 
 namespace penstock::hub {
 namespace {

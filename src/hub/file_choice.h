@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "hub/listing.h"
 #include "hub/reference.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::hub {
 

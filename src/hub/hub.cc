@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <vector>
 
-#include "common/log.h"
 #include "hub/cache.h"
 #include "hub/default_model.h"
 #include "hub/download.h"
 #include "hub/environment.h"
+#include "log/log.h"
 
 namespace penstock::hub {
 namespace {

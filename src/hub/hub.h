@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "hub/file_choice.h"
 #include "hub/http_fetch.h"
 #include "hub/range_fetch.h"

@@ -5,13 +5,13 @@
 
 #include <thread>
 
-#include "common/file_lock.h"
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "hub/cache.h"
 #include "hub/environment.h"
 #include "hub/hub_test_util.h"
 #include "hub/inventory.h"
 #include "hub/partial_file.h"
+#include "os/file_lock.h"
 
 namespace penstock::hub {
 namespace {

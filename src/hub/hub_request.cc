@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/log.h"
+#include "log/log.h"
 
 namespace penstock::hub {
 namespace {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "hub/http_fetch.h"
 #include "net/http_client.h"
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "hub/cache.h"
 #include "hub/download.h"
 #include "hub/hub_test_util.h"

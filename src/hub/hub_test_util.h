@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "hub/hub.h"
 
 namespace penstock::hub {

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "common/file_lock.h"
 #include "hub/file_choice.h"
+#include "os/file_lock.h"
 
 namespace penstock::hub {
 namespace {

@@ -1,8 +1,8 @@
 #include "hub/listing.h"
 
-#include "common/json.h"
-#include "common/printable.h"
+#include "base/printable.h"
 #include "hub/reference.h"
+#include "json/json.h"
 
 namespace penstock::hub {
 namespace {

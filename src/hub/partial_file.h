@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/regular_file.h"
-#include "common/status.h"
+#include "base/regular_file.h"
+#include "base/status.h"
 
 namespace penstock::hub {
 

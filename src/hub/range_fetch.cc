@@ -12,8 +12,8 @@
 #include <tuple>
 #include <vector>
 
-#include "common/exception_status.h"
 #include "hub/hub_request.h"
+#include "log/exception_status.h"
 
 namespace penstock::hub {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "hub/http_fetch.h"
 #include "hub/partial_file.h"
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "common/regular_file.h"
+#include "base/regular_file.h"
 
 namespace penstock::hub {
 namespace {

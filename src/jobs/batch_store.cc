@@ -8,7 +8,7 @@
 #include <limits>
 #include <tuple>
 
-#include "common/log.h"
+#include "log/log.h"
 
 namespace penstock::jobs {
 namespace {

@@ -14,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "jobs/file_store.h"
+#include "json/json.h"
 
 namespace penstock::jobs {
 

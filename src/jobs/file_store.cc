@@ -14,11 +14,11 @@
 #include <tuple>
 #include <utility>
 
-#include "common/json.h"
-#include "common/json_writer.h"
-#include "common/log.h"
-#include "common/regular_file.h"
-#include "common/sync_folder.h"
+#include "base/regular_file.h"
+#include "json/json.h"
+#include "json/json_writer.h"
+#include "log/log.h"
+#include "os/sync_folder.h"
 
 namespace penstock::jobs {
 namespace {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <random>
 
-#include "common/regular_file.h"
+#include "base/regular_file.h"
 #include "jobs/file_store.h"
 
 namespace penstock::jobs {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 
 namespace penstock::jobs {
 namespace {

@@ -15,8 +15,8 @@
 #include <mutex>
 #include <thread>
 
-#include "common/regular_file.h"
-#include "common/temp_folder_test_util.h"
+#include "base/regular_file.h"
+#include "base/temp_folder_test_util.h"
 #include "jobs/batch_store.h"
 #include "jobs/file_store.h"
 #include "jobs/owner_key.h"

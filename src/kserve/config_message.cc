@@ -4,7 +4,7 @@
 #include <google/protobuf/message.h>
 #include <kserve/model_config.pb.h>
 
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 #include "kserve/config_types.h"
 
 namespace penstock::kserve {

@@ -10,9 +10,9 @@
 #include <array>
 #include <set>
 
-#include "common/printable.h"
-#include "common/regular_file.h"
-#include "common/utf8_check.h"
+#include "base/printable.h"
+#include "base/regular_file.h"
+#include "base/utf8_check.h"
 #include "kserve/config_rules.h"
 #include "kserve/config_types.h"
 

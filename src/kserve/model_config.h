@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "signature/declared_tensors.h"
 
 namespace penstock::kserve {

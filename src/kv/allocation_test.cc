@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/failing_new.h"
+#include "base/failing_new.h"
 #include "kv/sequence.h"
 
 namespace penstock::kv {

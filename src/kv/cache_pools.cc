@@ -1,6 +1,6 @@
 #include "kv/cache_pools.h"
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::kv {
 

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "common/kv_block.h"
+#include "base/kv_block.h"
 #include "kv/block_pool.h"
 #include "kv/group_policy.h"
 

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/kv_block.h"
+#include "base/kv_block.h"
 
 namespace penstock::kv {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 
 namespace penstock::kv {
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/kv_block.h"
+#include "base/kv_block.h"
 
 namespace penstock::kv::plain {
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::kv {
 namespace {

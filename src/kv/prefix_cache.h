@@ -37,7 +37,7 @@
 #include <span>
 #include <vector>
 
-#include "common/kv_block.h"
+#include "base/kv_block.h"
 #include "kv/cache_pools.h"
 
 namespace penstock::kv {

@@ -26,8 +26,8 @@
 #include <span>
 #include <vector>
 
-#include "common/kv_block.h"
-#include "common/status.h"
+#include "base/kv_block.h"
+#include "base/status.h"
 #include "kv/cache_pools.h"
 #include "kv/prefix_cache.h"
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/exception_status.h"
-#include "common/json_writer.h"
 #include "http/stream_formats.h"
+#include "json/json_writer.h"
 #include "live/live_print.h"
 #include "live/stats.h"
+#include "log/exception_status.h"
 
 namespace penstock::live {
 namespace {

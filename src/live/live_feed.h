@@ -21,7 +21,7 @@
 
 #include "api/load_sample.h"
 #include "api/service.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "frontend/http_metrics.h"
 #include "http/message.h"
 #include "http/server_options.h"

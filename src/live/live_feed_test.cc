@@ -8,8 +8,8 @@
 #include <set>
 #include <thread>
 
-#include "common/json.h"
 #include "frontend/route_info.h"
+#include "json/json.h"
 #include "live/live_print.h"
 #include "registry/registry.h"
 

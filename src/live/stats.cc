@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "common/json_writer.h"
-#include "common/kv_block.h"
+#include "base/kv_block.h"
+#include "json/json_writer.h"
 
 namespace penstock::live {
 namespace {

@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-#include "common/json.h"
+#include "json/json.h"
 
 namespace penstock::load {
 namespace {

@@ -11,7 +11,7 @@
 #include <map>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/chat_request.h"
 #include "load/http_load.h"
 #include "load/latency.h"

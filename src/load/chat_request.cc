@@ -8,7 +8,7 @@
 #include <cmath>
 #include <memory>
 
-#include "common/json.h"
+#include "json/json.h"
 #include "load/http_link.h"
 #include "load/http_texts.h"
 

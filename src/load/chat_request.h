@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/http_load.h"
 
 namespace penstock::load {

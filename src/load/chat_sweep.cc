@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "common/step_progress.h"
 #include "load/table.h"
+#include "log/step_progress.h"
 
 namespace penstock::load {
 namespace {

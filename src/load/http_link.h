@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/http_load.h"
 
 namespace penstock::load {

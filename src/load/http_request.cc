@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 
 namespace penstock::load {
 namespace {

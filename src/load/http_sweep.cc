@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "common/step_progress.h"
 #include "load/table.h"
 #include "load/text_file.h"
+#include "log/step_progress.h"
 #include "plot/line_plot.h"
 
 namespace penstock::load {

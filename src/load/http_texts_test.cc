@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 
 namespace penstock::load {
 namespace {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/clock_units.h"
 #include "load/http_load.h"
 

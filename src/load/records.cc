@@ -1,6 +1,6 @@
 #include "load/records.h"
 
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 #include "load/text_file.h"
 
 namespace penstock::load {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <sstream>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "load/table.h"
 
 namespace penstock::load {

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <variant>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::metrics {
 

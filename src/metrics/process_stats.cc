@@ -8,9 +8,9 @@
 #include <cmath>
 #include <ctime>
 
-#include "common/log_writer.h"
-#include "common/memory.h"
-#include "common/processors.h"
+#include "log/log_writer.h"
+#include "os/memory.h"
+#include "os/processors.h"
 
 namespace penstock::metrics {
 

@@ -33,7 +33,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "common/request_context.h"
+#include "threads/request_context.h"
 
 namespace penstock::metrics {
 

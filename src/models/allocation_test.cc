@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/failing_new.h"
+#include "base/failing_new.h"
 #include "cpu/cpu_backend.h"
 #include "models/encoder.h"
 

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "models/weights.h"
 #include "program/backend.h"
 #include "program/packed_batch.h"

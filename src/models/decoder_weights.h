@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "families/decoder_files.h"
 #include "numbers/dtype.h"
 #include "program/backend.h"

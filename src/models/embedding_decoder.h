@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "families/decoder_files.h"
 #include "families/model_folder.h"
 #include "models/decoder.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 #include "models/encoder_program.h"
 #include "models/load_weights.h"
 #include "models/weights.h"

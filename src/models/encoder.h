@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "families/model_folder.h"
 #include "files/tensor_store.h"
 #include "models/linear_types.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "families/model_folder.h"
 #include "models/linear_types.h"
 #include "models/weights.h"

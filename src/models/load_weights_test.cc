@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "files/mapped_file.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "files/tensor_store.h"
 #include "models/weights.h"
 #include "program/backend.h"

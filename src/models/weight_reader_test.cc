@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "files/gguf_test_util.h"
 #include "files/tensor_store.h"
 

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <optional>
 
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 #include "net/connection.h"
 #include "net/limits.h"
 #include "net/proxy.h"

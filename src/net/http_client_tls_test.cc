@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "net/client_test_util.h"
 #include "net/http_client.h"
 #include "net/tls_test_util.h"

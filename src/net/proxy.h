@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "net/url.h"
 
 namespace penstock::net {

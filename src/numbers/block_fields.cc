@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::numbers {
 namespace {

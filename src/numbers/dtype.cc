@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "numbers/block_fields.h"
 
 namespace penstock::numbers {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "openvino/handles.h"
 #include "openvino/model_state.h"
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <map>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "files/mapped_file.h"
 #include "openvino/ir_scan.h"
 #include "openvino/onnx_scan.h"

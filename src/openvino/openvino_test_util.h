@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "openvino/runtime.h"
 
 // Skips the test, with the reason, where CanOpenRuntime says no. What is installed must open.

@@ -13,7 +13,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "common/printable.h"
+#include "base/printable.h"
 
 namespace penstock::openvino {
 namespace {

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <set>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "openvino/handles.h"
 #include "openvino/model_state.h"
 

@@ -27,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "openvino/model_files.h"
 #include "openvino/runtime.h"
 #include "signature/element_type.h"

@@ -2,8 +2,8 @@
 #include <string>
 #include <utility>
 
+#include "base/seeded_hash.h"
 #include "bench/random_decoder.h"
-#include "common/seeded_hash.h"
 #include "cpu/cpu_backend.h"
 #include "generate/decode_metrics.h"
 #include "generate/decode_scheduler.h"

@@ -3,7 +3,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "common/json.h"
+#include "json/json.h"
 
 namespace penstock::plan {
 namespace {

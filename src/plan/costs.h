@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "generate/step_cost.h"
 #include "sched/batch_limits.h"
 

@@ -1,7 +1,7 @@
 // Asks a server the requests of a workload, at their times. Blocking; one thread.
 #pragma once
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/http_load.h"
 #include "plan/served_model.h"
 #include "plan/workload.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/seeded_hash.h"
+#include "base/seeded_hash.h"
 
 namespace penstock::plan {
 namespace {

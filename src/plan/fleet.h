@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "plan/costs.h"
 #include "plan/replica.h"
 #include "plan/workload.h"

@@ -1,7 +1,7 @@
 // Measures what requests cost a server (costs.h), by asking it. Nothing else may ask it meanwhile.
 #pragma once
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/http_load.h"
 #include "plan/costs.h"
 #include "plan/served_model.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "plan/fleet.h"
 
 namespace penstock::plan {

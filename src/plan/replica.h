@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/latency.h"
 #include "plan/costs.h"
 #include "plan/workload.h"

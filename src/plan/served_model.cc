@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "common/json.h"
+#include "json/json.h"
 #include "load/prometheus_text.h"
 #include "metrics/metrics.h"
 #include "metrics/stages.h"

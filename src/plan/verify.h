@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "load/http_load.h"
 #include "plan/drive.h"
 #include "plan/planner.h"

@@ -8,8 +8,8 @@
 #include <functional>
 #include <utility>
 
-#include "common/json.h"
-#include "common/seeded_hash.h"
+#include "base/seeded_hash.h"
+#include "json/json.h"
 
 namespace penstock::plan {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "load/http_texts.h"
+#include "threads/request_context.h"
 
 namespace penstock::plan {
 

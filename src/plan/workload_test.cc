@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 
 namespace penstock::plan {
 namespace {

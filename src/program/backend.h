@@ -2,7 +2,7 @@
 //
 // Ownership: a Backend owns its threads; Tables, PackedLinears and ProgramRuns are owned by the
 // caller and must be destroyed before their Backend. Any thread may call; the runs of several
-// callers take turns (the time they wait is counted, see common/waiting_lock.h).
+// callers take turns (the time they wait is counted, see threads/waiting_lock.h).
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 #include <span>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "gate/compute_gate.h"
 #include "numbers/dtype.h"
 #include "program/program.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <variant>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "program/program_run.h"
 
 namespace penstock::program {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "program/packed_batch.h"
 
 namespace penstock::program {

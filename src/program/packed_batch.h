@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/kv_block.h"
+#include "base/kv_block.h"
 #include "sample/draw_best.h"
 
 namespace penstock::program {

@@ -41,8 +41,8 @@
 #include <variant>
 #include <vector>
 
-#include "common/kv_block.h"
-#include "common/status.h"
+#include "base/kv_block.h"
+#include "base/status.h"
 #include "program/op_parts.h"
 #include "program/ops/attention.h"
 #include "program/ops/embed.h"

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "common/kv_block.h"
-#include "common/status.h"
+#include "base/kv_block.h"
+#include "base/status.h"
 #include "numbers/dtype.h"
 #include "program/packed_batch.h"
 #include "program/program.h"

@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
-#include "common/work.h"
+#include "base/status.h"
+#include "threads/work.h"
 
 namespace penstock::regex {
 

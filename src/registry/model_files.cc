@@ -1,9 +1,9 @@
 // Registry: how a reference becomes a model: a hub reference, a folder or a file on this machine.
 #include <fmt/format.h>
 
-#include "common/log.h"
 #include "hub/hub.h"
 #include "hub/reference.h"
+#include "log/log.h"
 #include "registry/registry_impl.h"
 
 namespace penstock::registry {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 #include "registry/registry_impl.h"
 
 namespace penstock::registry {

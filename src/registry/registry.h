@@ -56,11 +56,11 @@
 #include <string>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "devices/devices.h"
 #include "engine/engine_kinds.h"
 #include "registry/lease.h"
+#include "threads/request_context.h"
 
 namespace penstock::registry {
 

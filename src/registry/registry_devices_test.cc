@@ -6,7 +6,7 @@
 #include <future>
 #include <stdexcept>
 
-#include "common/eventually_test_util.h"
+#include "base/eventually_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "registry/registry.h"
 

@@ -16,10 +16,10 @@
 #include <thread>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/seeded_hash.h"
+#include "base/seeded_hash.h"
 #include "registry/registry.h"
 #include "sched/clock_math.h"
+#include "threads/request_context.h"
 
 namespace penstock::registry {
 

@@ -7,9 +7,9 @@
 #include <new>
 #include <stdexcept>
 
-#include "common/exception_status.h"
-#include "common/log.h"
-#include "common/memory.h"
+#include "log/exception_status.h"
+#include "log/log.h"
+#include "os/memory.h"
 #include "registry/registry_impl.h"
 
 namespace penstock::registry {

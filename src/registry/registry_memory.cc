@@ -3,8 +3,8 @@
 // first (parked), then all (unloaded), the least recently used first.
 #include <algorithm>
 
-#include "common/exception_status.h"
-#include "common/log.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 #include "registry/registry_impl.h"
 
 namespace penstock::registry {

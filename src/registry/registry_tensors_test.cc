@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <future>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/builtin_models.h"
 #include "engine/fake_engine.h"

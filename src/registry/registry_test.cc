@@ -7,7 +7,7 @@
 #include <new>
 #include <stdexcept>
 
-#include "common/failing_new.h"
+#include "base/failing_new.h"
 #include "cpu/cpu_backend.h"
 #include "engine/fake_engine.h"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "common/exception_status.h"
-#include "common/log.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 #include "registry/registry_impl.h"
 
 namespace penstock::registry {

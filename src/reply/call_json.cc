@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "common/json.h"
+#include "json/json.h"
 #include "reply/json_space.h"
 
 namespace penstock::reply {

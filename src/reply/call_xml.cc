@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 #include "reply/json_space.h"
 #include "unicode/utf8.h"
 

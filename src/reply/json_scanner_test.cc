@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/json.h"
+#include "json/json.h"
 
 namespace penstock::reply {
 namespace {

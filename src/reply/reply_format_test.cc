@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "common/json.h"
+#include "json/json.h"
 
 namespace penstock::reply {
 namespace {

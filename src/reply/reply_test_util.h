@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/json.h"
+#include "json/json.h"
 #include "reply/reply_parser.h"
 
 namespace penstock::reply {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/schema_types.h"
+#include "json/schema_types.h"
 #include "reply/json_scanner.h"
 
 namespace penstock::reply {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/json.h"
+#include "json/json.h"
 
 namespace penstock::reply {
 
@@ -32,7 +32,7 @@ class ToolSet {
 };
 
 // Turns what a model wrote for the parameters of one call into JSON, always valid. By the types the
-// tool's schema admits for the parameter (common/schema_types.h):
+// tool's schema admits for the parameter (json/schema_types.h):
 //   null               the text null, or None as Python writes it
 //   boolean            true or false, however capitalised
 //   integer, number    a JSON number; an integer has no point and no exponent

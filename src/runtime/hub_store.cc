@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/exception_status.h"
-#include "common/log.h"
 #include "hub/cache.h"
 #include "hub/hub.h"
 #include "hub/inventory.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 #include "runtime/per_model.h"
 
 namespace penstock::runtime {

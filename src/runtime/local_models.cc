@@ -5,14 +5,14 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/regular_file.h"
 #include "cache/remote_seal.h"
-#include "common/log.h"
-#include "common/processors.h"
-#include "common/regular_file.h"
 #include "devices/backends.h"
 #include "families/model_kind.h"
 #include "hub/hub.h"
 #include "hub/reference.h"
+#include "log/log.h"
+#include "os/processors.h"
 #include "runtime/per_model.h"
 
 namespace penstock::runtime {

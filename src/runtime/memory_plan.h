@@ -5,7 +5,7 @@
 #include <string>
 
 #include "api/service.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "devices/devices.h"
 
 namespace penstock::runtime {

@@ -6,14 +6,14 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/duration.h"
+#include "base/split_list.h"
 #include "checks/check_records.h"
-#include "common/duration.h"
-#include "common/log.h"
-#include "common/split_list.h"
 #include "engine/builtin_models.h"
 #include "engine/tensor_engine.h"
 #include "hub/default_model.h"
 #include "hub/reference.h"
+#include "log/log.h"
 #include "runtime/per_model.h"
 #include "runtime/sampling_settings.h"
 

@@ -2,10 +2,10 @@
 
 #include <pthread.h>
 
-#include "common/exception_status.h"
-#include "common/log.h"
 #include "hub/hub.h"
 #include "hub/reference.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 
 namespace penstock::runtime {
 namespace {

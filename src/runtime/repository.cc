@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/exception_status.h"
-#include "common/log.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 #include "runtime/per_model.h"
 #include "runtime/tensor_settings.h"
 

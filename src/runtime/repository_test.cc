@@ -7,8 +7,8 @@
 #include <fstream>
 #include <thread>
 
-#include "common/eventually_test_util.h"
-#include "common/temp_folder_test_util.h"
+#include "base/eventually_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "engine/fake_engine.h"
 
 namespace penstock::runtime {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "common/printable.h"
+#include "base/printable.h"
 
 namespace penstock::runtime {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/failing_new.h"
+#include "base/failing_new.h"
 #include "sample/finish_check.h"
 #include "sample/sampler.h"
 #include "sample/stop_strings.h"

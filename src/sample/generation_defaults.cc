@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/json.h"
-#include "common/printable.h"
+#include "base/printable.h"
+#include "json/json.h"
 #include "sample/stop_strings.h"
 
 namespace penstock::sample {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 
 namespace penstock::sample {
 namespace {

@@ -29,7 +29,7 @@
 #include <span>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "sample/draw_best.h"
 #include "sample/logit_scan.h"
 #include "sample/row_draw.h"

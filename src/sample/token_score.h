@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "sample/sampler.h"
 
 namespace penstock::sample {

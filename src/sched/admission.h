@@ -15,10 +15,10 @@
 #include <atomic>
 #include <cstdint>
 
-#include "common/event_count.h"
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "sched/scheduler_metrics.h"
+#include "threads/event_count.h"
+#include "threads/request_context.h"
 
 namespace penstock::sched {
 

@@ -9,8 +9,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "common/event_count.h"
 #include "metrics/thread_slot.h"
+#include "threads/event_count.h"
 
 namespace penstock::sched {
 

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "batch/batch_ring.h"
-#include "common/request_context.h"
 #include "sched/backlog.h"
 #include "sched/batch_limits.h"
 #include "sched/encode_batch.h"
+#include "threads/request_context.h"
 
 namespace penstock::sched {
 

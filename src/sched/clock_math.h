@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "common/request_context.h"
+#include "threads/request_context.h"
 
 namespace penstock::sched {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 #include "sched/clock_math.h"
 
 namespace penstock::sched {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "program/encoder_runner.h"
+#include "threads/request_context.h"
 
 namespace penstock::sched {
 

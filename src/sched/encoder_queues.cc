@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 #include "sched/clock_math.h"
 
 namespace penstock::sched {

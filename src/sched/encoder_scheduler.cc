@@ -4,7 +4,7 @@
 #include <limits>
 #include <mutex>
 
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 #include "sched/call_count.h"
 #include "sched/clock_math.h"
 #include "sched/encode_forward.h"

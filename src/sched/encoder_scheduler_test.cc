@@ -13,7 +13,7 @@
 #include <random>
 #include <thread>
 
-#include "common/eventually_test_util.h"
+#include "base/eventually_test_util.h"
 
 namespace penstock::sched {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string>
 
-#include "common/exception_status.h"
-#include "common/log.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 #include "sched/clock_math.h"
 
 namespace penstock::sched {

@@ -35,10 +35,10 @@
 #include <vector>
 
 #include "batch/runner_set.h"
-#include "common/event_count.h"
-#include "common/request_context.h"
 #include "gate/compute_gate.h"
 #include "sched/scheduler_metrics.h"
+#include "threads/event_count.h"
+#include "threads/request_context.h"
 
 namespace penstock::sched {
 

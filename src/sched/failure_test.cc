@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "common/failing_new.h"
-#include "common/log.h"
+#include "base/failing_new.h"
+#include "log/log.h"
 #include "sched/call_count.h"
 #include "sched/encoder_scheduler.h"
 

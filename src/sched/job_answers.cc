@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "common/exception_status.h"
-#include "common/log.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 #include "metrics/stages.h"
 
 namespace penstock::sched {

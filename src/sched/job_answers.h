@@ -8,11 +8,11 @@
 #include <functional>
 #include <mutex>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "sched/admission.h"
 #include "sched/encode_job.h"
 #include "sched/scheduler_metrics.h"
+#include "threads/request_context.h"
 
 namespace penstock::sched {
 

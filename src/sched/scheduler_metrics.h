@@ -7,10 +7,10 @@
 #include <array>
 #include <string>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "metrics/demand.h"
 #include "metrics/metrics.h"
+#include "threads/request_context.h"
 
 namespace penstock::sched {
 

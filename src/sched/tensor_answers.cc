@@ -4,9 +4,9 @@
 #include <ranges>
 #include <utility>
 
-#include "common/byte_budget.h"
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 #include "metrics/stages.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::sched {
 

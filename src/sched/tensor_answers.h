@@ -12,12 +12,12 @@
 #include <span>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "sched/admission.h"
 #include "sched/scheduler_metrics.h"
 #include "sched/tensor_job.h"
 #include "sched/tensor_totals.h"
+#include "threads/request_context.h"
 
 namespace penstock::sched {
 

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <optional>
 
-#include "common/exception_status.h"
-#include "common/int_math.h"
+#include "base/int_math.h"
+#include "log/exception_status.h"
 #include "metrics/stages.h"
 #include "sched/clock_math.h"
 

@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "base/status.h"
 #include "batch/tensor_slots.h"
-#include "common/status.h"
 #include "sched/executors.h"
 #include "sched/tensor_answers.h"
 #include "sched/tensor_backlog.h"

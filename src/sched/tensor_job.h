@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "signature/tensor_runner.h"
+#include "threads/request_context.h"
 
 namespace penstock::sched {
 

@@ -12,7 +12,7 @@
 #include "batch/batch_ring.h"
 #include "batch/run_writer.h"
 #include "batch/tensor_slots.h"
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 #include "metrics/thread_slot.h"
 #include "sched/call_count.h"
 #include "sched/clock_math.h"

@@ -36,7 +36,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "gate/compute_gate.h"
 #include "metrics/metrics.h"
 #include "sched/tensor_job.h"

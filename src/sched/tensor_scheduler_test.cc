@@ -8,8 +8,8 @@
 #include <random>
 #include <thread>
 
-#include "common/byte_budget.h"
 #include "sched/tensor_fakes.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::sched {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 #include <mutex>
 
-#include "common/request_context.h"
 #include "sched/tensor_scheduler.h"
+#include "threads/request_context.h"
 
 namespace penstock::sched {
 

@@ -1,10 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/json.h"
 #include "dialects/list.h"
 #include "dialects/schemas.h"
 #include "dialects/shared/errors.h"
+#include "json/json.h"
 #include "serving/openapi.h"
 #include "serving/path_pattern.h"
 

@@ -17,12 +17,12 @@
 #include <thread>
 
 #include "api/service.h"
-#include "common/eventually_test_util.h"
-#include "common/failing_new.h"
-#include "common/log.h"
-#include "common/temp_folder_test_util.h"
+#include "base/eventually_test_util.h"
+#include "base/failing_new.h"
+#include "base/temp_folder_test_util.h"
 #include "cpu/cpu_backend.h"
 #include "engine/fake_engine.h"
+#include "log/log.h"
 #include "registry/registry.h"
 #include "server/server.h"
 

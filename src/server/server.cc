@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "batch_api/batch_runner.h"
-#include "common/log.h"
 #include "dialects/list.h"
 #include "frontend/key_ring.h"
 #include "frontend/request_policy.h"
 #include "http/listener.h"
+#include "log/log.h"
 #include "serving/router.h"
 
 namespace penstock::server {

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "http/server_options.h"
 
 namespace penstock::api {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 
 namespace penstock::serving {
 

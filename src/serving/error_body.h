@@ -3,9 +3,9 @@
 
 #include <string_view>
 
-#include "common/json_writer.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "http/message.h"
+#include "json/json_writer.h"
 
 namespace penstock::serving {
 

@@ -3,10 +3,10 @@
 #include <atomic>
 #include <utility>
 
-#include "common/byte_budget.h"
-#include "common/exception_status.h"
 #include "http/stream.h"
+#include "log/exception_status.h"
 #include "serving/route.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::serving {
 namespace {

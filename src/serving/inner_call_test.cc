@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "common/byte_budget.h"
 #include "serving/route.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::serving {
 namespace {

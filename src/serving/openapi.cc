@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/json_writer.h"
 #include "http/stream_formats.h"
+#include "json/json_writer.h"
 #include "serving/path_pattern.h"
 #include "serving/route.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::serving {
 namespace {

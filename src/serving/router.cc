@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "common/byte_budget.h"
-#include "common/exception_status.h"
-#include "common/log.h"
 #include "http/accept.h"
+#include "log/exception_status.h"
+#include "log/log.h"
 #include "metrics/stages.h"
 #include "serving/inner_call.h"
 #include "serving/load_report.h"
 #include "serving/path_pattern.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::serving {
 namespace {

@@ -6,13 +6,13 @@
 #include <memory>
 #include <string>
 
-#include "common/log_limit.h"
 #include "frontend/finished_log.h"
 #include "frontend/http_metrics.h"
 #include "frontend/request_policy.h"
 #include "http/message.h"
 #include "http/server_options.h"
 #include "live/live_feed.h"
+#include "log/log_limit.h"
 #include "serving/route_table.h"
 
 namespace penstock::serving {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::signature {
 namespace {

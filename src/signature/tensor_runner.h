@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "signature/tensor_spec.h"
 
 namespace penstock::signature {

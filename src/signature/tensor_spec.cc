@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::signature {
 

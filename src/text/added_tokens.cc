@@ -1,6 +1,6 @@
 #include "text/added_tokens.h"
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 

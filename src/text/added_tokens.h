@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "text/normalized_text.h"
 #include "text/token_automaton.h"
 #include "text/vocabulary.h"

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "text/added_tokens.h"
 #include "text/normalizers.h"
 #include "text/pre_tokenizers.h"

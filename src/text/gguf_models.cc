@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "text/gguf_tokens.h"
 #include "text/model_bpe.h"
 #include "text/model_unigram.h"

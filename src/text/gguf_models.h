@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "files/gguf_metadata.h"
 #include "text/gguf_pre_kinds.h"
 #include "text/gguf_tokens.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "unicode/unicode.h"
 
 namespace penstock::text {

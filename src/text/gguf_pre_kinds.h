@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "text/pre_tokenizers.h"
 
 namespace penstock::text {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "text/gguf_models.h"
 #include "text/gguf_pre_kinds.h"
 #include "text/gguf_tokens.h"

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "files/gguf_metadata.h"
 #include "text/tokenizer.h"
 

@@ -10,7 +10,7 @@
 #include <random>
 #include <set>
 
-#include "common/temp_folder_test_util.h"
+#include "base/temp_folder_test_util.h"
 #include "text/byte_level.h"
 #include "text/gguf_models.h"
 #include "text/gguf_pre_kinds.h"

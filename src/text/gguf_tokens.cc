@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "text/tokenizer_loader.h"
 #include "unicode/utf8.h"
 

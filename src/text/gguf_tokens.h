@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "files/gguf_metadata.h"
 #include "text/added_tokens.h"
 #include "text/vocabulary.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "json/json.h"
 
 namespace penstock::text {
 

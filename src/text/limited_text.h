@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "text/tokenizer.h"
 
 namespace penstock::text {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "text/model_bpe.h"
 #include "text/model_unigram.h"
 #include "text/model_wordpiece.h"

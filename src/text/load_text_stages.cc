@@ -1,5 +1,5 @@
 // Loads "normalizer" and "pre_tokenizer".
-#include "common/printable.h"
+#include "base/printable.h"
 #include "text/tokenizer_loader.h"
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"

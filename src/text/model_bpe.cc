@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "text/byte_level.h"
 #include "unicode/utf8.h"
 

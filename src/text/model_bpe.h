@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "text/tokenizer_model.h"
 
 namespace penstock::text {

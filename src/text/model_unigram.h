@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "text/token_automaton.h"
 #include "text/tokenizer_model.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/work.h"
+#include "threads/work.h"
 #include "unicode/normal_form.h"
 
 namespace penstock::text {

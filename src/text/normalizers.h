@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "regex/regex.h"
 #include "text/normalized_text.h"
 #include "text/precompiled_charsmap.h"

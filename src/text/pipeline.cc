@@ -4,7 +4,7 @@
 #include <atomic>
 #include <unordered_map>
 
-#include "common/seeded_hash.h"
+#include "base/seeded_hash.h"
 #include "text/byte_level.h"
 #include "text/cut_points.h"
 #include "text/piece_cache.h"

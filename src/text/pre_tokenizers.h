@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "regex/regex.h"
 #include "regex/split_patterns.h"
 #include "text/normalized_text.h"

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/request_context.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "threads/request_context.h"
 
 namespace penstock::text {
 

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "text/byte_level.h"
 #include "unicode/utf8.h"
 

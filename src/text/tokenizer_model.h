@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/work.h"
 #include "text/vocabulary.h"
+#include "threads/work.h"
 
 namespace penstock::text {
 

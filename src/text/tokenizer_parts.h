@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "text/added_tokens.h"
 #include "text/decoders.h"
 #include "text/normalizers.h"

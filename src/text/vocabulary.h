@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/seeded_hash.h"
+#include "base/seeded_hash.h"
 
 namespace penstock::text {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "common/seeded_hash.h"
+#include "base/seeded_hash.h"
 #include "unicode/unicode_tables.h"
 #include "unicode/utf8.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/utf8_check.h"  // IsValidUtf8
+#include "base/utf8_check.h"  // IsValidUtf8
 
 namespace penstock::unicode {
 

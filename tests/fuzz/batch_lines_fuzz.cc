@@ -6,9 +6,9 @@
 
 #include "batch_api/batch_lines.h"
 #include "batch_api/batch_runner.h"
-#include "common/json.h"
 #include "fuzz_folder.h"
 #include "fuzz_util.h"
+#include "json/json.h"
 
 namespace penstock {
 namespace {

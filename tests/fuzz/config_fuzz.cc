@@ -10,12 +10,12 @@
 #include <fstream>
 #include <string>
 
-#include "common/json.h"
 #include "families/config_reader.h"
 #include "families/model_folder.h"
 #include "files/tensor_store.h"
 #include "fuzz_folder.h"
 #include "fuzz_util.h"
+#include "json/json.h"
 
 namespace penstock {
 namespace {

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "common/log.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "fuzz_util.h"
 #include "http2/http2_session.h"
 #include "http2/http2_test_util.h"
+#include "log/log.h"
 
 namespace penstock {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "fuzz_util.h"
 #include "net/stream_exchange.h"
 

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "common/log.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "fuzz_util.h"
 #include "http/connection.h"
 #include "http2/http2_session.h"
 #include "http_reference.h"
+#include "log/log.h"
 
 namespace penstock {
 namespace {

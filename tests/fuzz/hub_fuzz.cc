@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "fuzz_util.h"
 #include "hub/file_choice.h"
 #include "hub/listing.h"

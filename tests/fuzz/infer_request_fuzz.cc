@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "common/byte_budget.h"
-#include "common/log.h"
 #include "fuzz_util.h"
 #include "grpc/infer_request.h"
+#include "log/log.h"
+#include "threads/byte_budget.h"
 
 namespace penstock {
 namespace {

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <string>
 
-#include "common/json.h"
 #include "dialects/anthropic/messages.h"
 #include "dialects/cohere/cohere.h"
 #include "dialects/llama/llama.h"
@@ -18,6 +17,7 @@
 #include "dialects/tei/tei.h"
 #include "dialects/tgi/tgi.h"
 #include "fuzz_util.h"
+#include "json/json.h"
 #include "serving/error_body.h"
 
 namespace penstock {

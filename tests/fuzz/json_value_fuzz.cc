@@ -6,10 +6,10 @@
 #include <string>
 
 #include "chat/json_value.h"
-#include "common/held_memory.h"
-#include "common/json.h"
-#include "common/request_context.h"
 #include "fuzz_util.h"
+#include "json/json.h"
+#include "threads/held_memory.h"
+#include "threads/request_context.h"
 
 namespace penstock {
 namespace {

@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "common/status.h"
+#include "base/status.h"
 #include "cpu/dispatch.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/packed_linear.h"

@@ -3,11 +3,11 @@
 #include <memory>
 #include <string>
 
-#include "common/byte_budget.h"
-#include "common/json.h"
 #include "dialects/kserve/kserve_request.h"
 #include "fuzz_util.h"
+#include "json/json.h"
 #include "signature/tensor_spec.h"
+#include "threads/byte_budget.h"
 
 namespace penstock {
 namespace {

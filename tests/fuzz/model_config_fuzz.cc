@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "common/json.h"
 #include "fuzz_util.h"
+#include "json/json.h"
 #include "kserve/config_message.h"
 #include "kserve/model_config.h"
 

@@ -9,7 +9,7 @@
 
 #include "../../apps/config_file.h"
 #include "../../apps/model_file.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "fuzz_util.h"
 
 namespace penstock {

@@ -12,10 +12,10 @@
 #include <string>
 #include <thread>
 
+#include "base/status.h"
 #include "cache/remote_store.h"
-#include "common/log.h"
-#include "common/status.h"
 #include "fuzz_util.h"
+#include "log/log.h"
 #include "metrics/metrics.h"
 
 namespace penstock {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "fuzz_util.h"
+#include "json/json.h"
 #include "reply/reply_parser.h"
 #include "unicode/utf8.h"
 

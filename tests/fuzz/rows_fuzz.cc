@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "corpus/row_reader.h"
 #include "fuzz_util.h"
+#include "json/json.h"
 
 namespace penstock {
 namespace {

@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
-#include "common/byte_budget.h"
-#include "common/log.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "fuzz_util.h"
 #include "grpc/rpc.h"
 #include "http/gzip.h"
 #include "http2/http2_session.h"
 #include "http2/http2_test_util.h"
+#include "log/log.h"
+#include "threads/byte_budget.h"
 
 namespace penstock {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "common/json.h"
 #include "fuzz_util.h"
 #include "grammar/grammar_compiler.h"
+#include "json/json.h"
 #include "reply/call_markup.h"
 #include "reply/reply_parser.h"
 

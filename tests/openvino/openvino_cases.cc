@@ -15,7 +15,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "common/json.h"
+#include "json/json.h"
 #include "openvino/tensor_model.h"
 
 namespace penstock::openvino {

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "chat/chat_template.h"
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 
 namespace penstock {
 namespace {

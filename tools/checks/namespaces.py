@@ -4,8 +4,8 @@ import re
 
 from checks.source import ROOT, line_of, room_of, without_comments
 
-# What src/common has is seen everywhere without a prefix; what has no room of its own is of penstock too.
-HOMES = {"common": "penstock", "apps": "penstock::cli"}
+# What these rooms have is seen everywhere without a prefix; what has no room of its own is of penstock too.
+HOMES = dict.fromkeys(("base", "json", "log", "os", "threads"), "penstock") | {"apps": "penstock::cli"}
 # Namespaces are not indented, so what stands in the first column is in no class.
 NAMESPACE = re.compile(r"^(?:inline )?namespace ?([\w:]*) \{$")
 NAMESPACE_END = re.compile(r"^\}  // namespace")

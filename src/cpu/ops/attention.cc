@@ -2,7 +2,7 @@
 // projected, rotated and appended to the cache, then every head's chunks of keys.
 #include <algorithm>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "cpu/interpreter.h"
 #include "cpu/op_support.h"
 #include "cpu/step_worker.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "cpu/op_support.h"
 #include "cpu/step_worker.h"
 

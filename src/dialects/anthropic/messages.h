@@ -11,10 +11,10 @@
 #include <string_view>
 
 #include "api/generate_types.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "dialects/openai/chat.h"
 #include "dialects/shared/text_printer.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 

@@ -1,8 +1,8 @@
 // The answers of Anthropic's messages.
 
-#include "common/json_writer.h"
 #include "dialects/anthropic/messages.h"
 #include "http/stream_formats.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

@@ -1,8 +1,8 @@
 // The answers of Cohere's chat.
 
-#include "common/json_writer.h"
 #include "dialects/cohere/cohere.h"
 #include "http/stream_formats.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

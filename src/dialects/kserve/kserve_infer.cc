@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "api/infer.h"
-#include "common/byte_budget.h"
-#include "common/exception_status.h"
-#include "common/json_writer.h"
 #include "dialects/kserve/kserve_request.h"
 #include "dialects/kserve/tensor_json.h"
+#include "json/json_writer.h"
+#include "log/exception_status.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::dialects {
 namespace {

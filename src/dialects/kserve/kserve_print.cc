@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "api/model_state.h"
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 #include "kserve/config_message.h"
 #include "signature/tensor_spec.h"
 

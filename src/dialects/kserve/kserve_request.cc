@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "common/printable.h"
+#include "base/printable.h"
 #include "dialects/shared/fields.h"
 
 namespace penstock::dialects {

@@ -19,9 +19,9 @@
 #include "api/infer.h"
 #include "api/infer_parameters.h"
 #include "api/shared_memory.h"
-#include "common/byte_budget.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "dialects/kserve/tensor_json.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::dialects {
 

@@ -7,12 +7,12 @@
 
 #include "api/model_state.h"
 #include "api/shared_memory.h"
-#include "common/json_writer.h"
 #include "dialects/kserve/kserve_infer.h"
 #include "dialects/kserve/kserve_print.h"
 #include "dialects/shared/answer.h"
 #include "dialects/shared/fields.h"
 #include "dialects/shared/rows.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "common/json_writer.h"
-#include "common/utf8_check.h"
+#include "base/utf8_check.h"
+#include "json/json_writer.h"
 #include "signature/tensor_spec.h"
 
 namespace penstock::dialects {

@@ -9,10 +9,10 @@
 #include <span>
 #include <string>
 
-#include "common/byte_budget.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "json/json.h"
 #include "signature/element_type.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::dialects {
 

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "common/json.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 namespace {

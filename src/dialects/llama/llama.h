@@ -12,10 +12,10 @@
 
 #include "api/service.h"
 #include "api/types.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "dialects/openai/chat.h"
 #include "dialects/shared/text_printer.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 

@@ -15,9 +15,9 @@
 
 #include "api/service.h"
 #include "api/types.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "dialects/openai/chat.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 

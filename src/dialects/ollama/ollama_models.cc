@@ -4,10 +4,10 @@
 
 #include <chrono>
 
-#include "common/json_writer.h"
 #include "dialects/ollama/ollama_print.h"
 #include "dialects/ollama/sha256.h"
 #include "dialects/shared/fields.h"
+#include "json/json_writer.h"
 #include "reply/reply_format.h"
 
 namespace penstock::dialects {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "chat/json_value.h"
-#include "common/json_writer.h"
 #include "dialects/shared/token_print.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "common/request_context.h"
 #include "dialects/ollama/ollama.h"
 #include "dialects/shared/text_printer.h"
+#include "threads/request_context.h"
 
 namespace penstock::dialects {
 

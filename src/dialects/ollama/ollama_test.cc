@@ -5,11 +5,11 @@
 
 #include <limits>
 
-#include "common/json.h"
 #include "dialects/ollama/ollama_models.h"
 #include "dialects/ollama/ollama_print.h"
 #include "dialects/ollama/sha256.h"
 #include "dialects/shared/print_test_util.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 namespace {

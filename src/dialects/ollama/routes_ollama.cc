@@ -3,13 +3,13 @@
 
 #include <chrono>
 
-#include "common/json_writer.h"
 #include "dialects/ollama/ollama.h"
 #include "dialects/ollama/ollama_models.h"
 #include "dialects/ollama/ollama_print.h"
 #include "dialects/shared/answer.h"
 #include "dialects/shared/event_stream.h"
 #include "dialects/shared/rows.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

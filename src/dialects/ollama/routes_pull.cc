@@ -3,13 +3,13 @@
 #include <optional>
 
 #include "api/model_store.h"
-#include "common/json_writer.h"
 #include "dialects/ollama/ollama.h"
 #include "dialects/ollama/sha256.h"
 #include "dialects/shared/answer.h"
 #include "dialects/shared/rows.h"
 #include "http/stream.h"
 #include "http/stream_formats.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

@@ -12,10 +12,10 @@
 
 #include "api/generate_types.h"
 #include "api/service.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "dialects/shared/fields.h"
 #include "frontend/wire_names.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 

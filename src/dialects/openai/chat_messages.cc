@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "common/held_memory.h"
 #include "dialects/openai/chat.h"
 #include "dialects/openai/legacy_functions.h"
 #include "dialects/shared/fields.h"
+#include "threads/held_memory.h"
 
 namespace penstock::dialects {
 namespace {

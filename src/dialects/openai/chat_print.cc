@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/json_writer.h"
 #include "dialects/shared/token_print.h"
 #include "http/stream_formats.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/json.h"
 #include "dialects/shared/token_print.h"
 #include "dialects/tgi/tgi.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 namespace {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/byte_budget.h"
 #include "dialects/openai/chat_messages.h"
+#include "threads/byte_budget.h"
 
 namespace penstock::dialects {
 namespace {

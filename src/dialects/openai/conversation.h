@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "api/generate_types.h"
+#include "base/seeded_hash.h"
+#include "base/status.h"
 #include "chat/json_value.h"
-#include "common/seeded_hash.h"
-#include "common/status.h"
 #include "reply/tool_set.h"
 
 namespace penstock::dialects {

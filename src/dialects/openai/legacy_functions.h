@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "api/generate_types.h"
+#include "base/status.h"
 #include "chat/json_value.h"
-#include "common/json.h"
-#include "common/request_context.h"
-#include "common/status.h"
+#include "json/json.h"
 #include "reply/tool_set.h"
+#include "threads/request_context.h"
 
 namespace penstock::dialects {
 

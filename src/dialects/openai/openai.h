@@ -16,7 +16,7 @@
 
 #include "api/service.h"
 #include "api/types.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "dialects/shared/quantize.h"
 #include "frontend/wire_names.h"
 

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "api/generate_types.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "dialects/openai/chat.h"
 #include "dialects/shared/text_printer.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 

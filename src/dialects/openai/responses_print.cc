@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "common/json_writer.h"
 #include "dialects/openai/responses.h"
 #include "dialects/shared/token_print.h"
 #include "http/stream_formats.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

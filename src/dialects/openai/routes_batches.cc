@@ -4,12 +4,12 @@
 #include <algorithm>
 
 #include "batch_api/batch_runner.h"
-#include "common/json_writer.h"
 #include "dialects/shared/answer.h"
 #include "dialects/shared/file_sender.h"
 #include "dialects/shared/query.h"
 #include "dialects/shared/rows.h"
 #include "jobs/multipart.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "api/types.h"
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::dialects {
 

@@ -15,7 +15,7 @@
 
 #include "api/service.h"
 #include "api/types.h"
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::dialects {
 

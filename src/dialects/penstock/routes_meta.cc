@@ -1,11 +1,11 @@
 // Health, readiness, metrics, statistics, the index and the OpenAPI document. None of them touches
 // a model.
-#include "common/json_writer.h"
 #include "dialects/schemas.h"
 #include "dialects/shared/answer.h"
 #include "dialects/shared/rows.h"
 #include "http/accept.h"
 #include "http/gzip.h"
+#include "json/json_writer.h"
 #include "live/stats.h"
 #include "metrics/metric_aliases.h"
 #include "serving/docs_page.h"

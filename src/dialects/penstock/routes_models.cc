@@ -1,8 +1,8 @@
 // Loading, unloading and pinning of models: for administrators.
-#include "common/json_writer.h"
 #include "dialects/shared/answer.h"
 #include "dialects/shared/fields.h"
 #include "dialects/shared/rows.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

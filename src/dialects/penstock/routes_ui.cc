@@ -2,10 +2,10 @@
 // and the requests that were slow or failed.
 #include <cmath>
 
-#include "common/json_writer.h"
 #include "dialects/shared/answer.h"
 #include "dialects/shared/rows.h"
 #include "http/accept.h"
+#include "json/json_writer.h"
 #include "live/live_feed.h"
 #include "ui/ui_files.h"
 

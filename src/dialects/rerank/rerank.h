@@ -16,9 +16,9 @@
 
 #include "api/service.h"
 #include "api/types.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "frontend/wire_names.h"
+#include "json/json.h"
 #include "serving/route.h"
 
 namespace penstock::dialects {

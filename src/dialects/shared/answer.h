@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "api/service.h"
-#include "common/exception_status.h"
 #include "dialects/shared/errors.h"
 #include "dialects/shared/fields.h"
 #include "frontend/request_policy.h"
 #include "frontend/wire_names.h"
+#include "log/exception_status.h"
 #include "serving/route.h"
 
 namespace penstock::dialects {

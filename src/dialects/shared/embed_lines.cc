@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "common/json_writer.h"
 #include "dialects/shared/event_pump.h"
 #include "frontend/request_policy.h"
 #include "http/accept.h"
 #include "http/stream.h"
 #include "http/stream_formats.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

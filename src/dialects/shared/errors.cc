@@ -1,6 +1,6 @@
 #include "dialects/shared/errors.h"
 
-#include "common/name_table.h"
+#include "base/name_table.h"
 
 namespace penstock::dialects {
 namespace {

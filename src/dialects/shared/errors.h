@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "common/json_writer.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "json/json_writer.h"
 #include "serving/error_body.h"
 
 namespace penstock::dialects {

@@ -1,6 +1,6 @@
 #include "dialects/shared/event_pump.h"
 
-#include "common/exception_status.h"
+#include "log/exception_status.h"
 
 namespace penstock::dialects {
 

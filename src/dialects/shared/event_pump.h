@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "api/service.h"
-#include "common/request_context.h"
+#include "threads/request_context.h"
 
 namespace penstock::dialects {
 

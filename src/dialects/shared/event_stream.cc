@@ -1,7 +1,7 @@
 #include "dialects/shared/event_stream.h"
 
 #include "api/generate_feed.h"
-#include "common/int_math.h"
+#include "base/int_math.h"
 #include "dialects/shared/event_pump.h"
 #include "frontend/request_policy.h"
 #include "http/stream.h"

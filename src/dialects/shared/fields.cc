@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
-#include "common/ascii.h"
-#include "common/duration.h"
+#include "base/ascii.h"
+#include "base/duration.h"
 
 namespace penstock::dialects {
 

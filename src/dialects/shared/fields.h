@@ -11,9 +11,9 @@
 #include "api/names.h"
 #include "api/service.h"
 #include "api/types.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "http/message.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 

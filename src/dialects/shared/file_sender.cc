@@ -9,11 +9,11 @@
 #include <memory>
 #include <utility>
 
-#include "common/ascii.h"
-#include "common/log.h"
-#include "common/regular_file.h"
+#include "base/ascii.h"
+#include "base/regular_file.h"
 #include "dialects/shared/event_pump.h"
 #include "http/stream.h"
+#include "log/log.h"
 
 namespace penstock::dialects {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "grammar/grammar_spec.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 

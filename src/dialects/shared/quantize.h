@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 

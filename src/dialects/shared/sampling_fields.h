@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "api/generate_types.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 

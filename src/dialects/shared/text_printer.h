@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "api/generate_types.h"
-#include "common/status.h"
+#include "base/status.h"
 
 namespace penstock::dialects {
 

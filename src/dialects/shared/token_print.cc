@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/utf8_check.h"
+#include "base/utf8_check.h"
 
 namespace penstock::dialects {
 namespace {

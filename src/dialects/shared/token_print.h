@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "api/generate_types.h"
-#include "common/json_writer.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 

@@ -10,8 +10,8 @@
 
 #include "api/service.h"
 #include "api/types.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "common/json_writer.h"
 #include "dialects/shared/fields.h"
 #include "dialects/shared/grammar_fields.h"
 #include "dialects/shared/sampling_fields.h"
 #include "dialects/shared/token_print.h"
 #include "http/stream_formats.h"
+#include "json/json_writer.h"
 
 namespace penstock::dialects {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "api/generate_types.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "dialects/shared/text_printer.h"
+#include "json/json.h"
 #include "serving/route.h"
 
 namespace penstock::dialects {

@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "common/json_writer.h"
 #include "dialects/shared/answer.h"
 #include "dialects/shared/rows.h"
+#include "json/json_writer.h"
 #include "serving/inner_call.h"
 #include "serving/route_table.h"
 

@@ -10,9 +10,9 @@
 
 #include "api/service.h"
 #include "api/types.h"
-#include "common/json.h"
-#include "common/status.h"
+#include "base/status.h"
 #include "frontend/wire_names.h"
+#include "json/json.h"
 
 namespace penstock::dialects {
 
