@@ -1,13 +1,14 @@
 # Files that tell the thread sanitizer what others do (src/cuda/race_hooks.h), compiled without it.
 set(PENSTOCK_TELLS_RACES "/cuda/(emulator|fiber|mma_model|race_hooks|warp_products)\\.cc$")
 
-# penstock_module(NAME [DEPS module...] [LIBS target...] [TEST_DEPS module...])
+# penstock_module(NAME [FAST] [DEPS module...] [LIBS target...] [TEST_DEPS module...])
 #
 # Makes the library penstock_NAME of src/NAME/*.cc and src/NAME/FOLDER/*.cc; of the
 # *_test.cc beside them the test program NAME_test; of each *_bench.cc the program of that name.
+# FAST: compiled for speed; all others for size (cmake/optimise.cmake).
 # Only isa_<level>.cc files are compiled for an instruction set: the one they name.
 function(penstock_module name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "FAST" "" "DEPS;LIBS;TEST_DEPS" ${ARGN})
   set(dir ${PROJECT_SOURCE_DIR}/src/${name})
   file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cc ${dir}/*/*.cc)
   file(GLOB tests CONFIGURE_DEPENDS ${dir}/*_test.cc ${dir}/*/*_test.cc)
@@ -29,7 +30,12 @@ function(penstock_module name)
     list(FILTER together EXCLUDE REGEX "${own_flags}")
     penstock_group(units ${name} ${PROJECT_SOURCE_DIR}/src ${together})
     add_library(penstock_${name} STATIC ${units} ${apart})
-    penstock_precompiled(penstock_${name} penstock_std)
+    if(ARG_FAST)
+      penstock_precompiled(penstock_${name} penstock_std)
+    else()
+      penstock_small(penstock_${name})
+      penstock_precompiled(penstock_${name} penstock_small_std)
+    endif()
     set(scope PUBLIC)
   else()
     add_library(penstock_${name} INTERFACE)

@@ -26,5 +26,6 @@ target_include_directories(penstock_protobuf_part SYSTEM PUBLIC ${folder})
 target_compile_definitions(penstock_protobuf_part PRIVATE HAVE_PTHREAD)
 # Its warnings are its makers'.
 target_compile_options(penstock_protobuf_part PRIVATE -w)
+penstock_small(penstock_protobuf_part)
 target_link_libraries(penstock_protobuf_part PUBLIC Threads::Threads)
 target_link_libraries(penstock_protobuf INTERFACE penstock_protobuf_part)

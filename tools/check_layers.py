@@ -79,6 +79,8 @@ def read_modules():
         lists = {"DEPS": [], "TEST_DEPS": [], "LIBS": []}
         current = None
         for word in words[1:]:
+            if word == "FAST":
+                continue
             if word in lists:
                 current = lists[word]
             else:
