@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <memory>
 
-#include "api/stats.h"
 #include "load/http_load.h"
 #include "load/table.h"
 #include "log/step_progress.h"
 #include "registry/registry.h"
 #include "server/server.h"
+#include "telemetry/collector.h"
 
 namespace penstock::lab {
 namespace {
@@ -44,7 +44,7 @@ double NanosecondsOfOneTrace() {
   metrics::Metrics metrics;
   const registry::Registry registry(nullptr, &metrics);
   const WorkerPool pool(1, 1);
-  api::ServiceStats stats(&registry, &pool, &metrics);
+  telemetry::Collector collector(&registry, &pool, &metrics);
   constexpr int kTraces = 20'000;
   double best_ns = 1e9;
   for (int attempt = 0; attempt < 10; ++attempt) {
@@ -53,7 +53,7 @@ double NanosecondsOfOneTrace() {
       const auto trace = std::make_shared<metrics::RequestTrace>(Clock::now());
       for (size_t s = 1; s < metrics::kStages; ++s) trace->Enter(static_cast<metrics::Stage>(s));
       trace->Finish();
-      stats.Record(*trace);
+      collector.Record(*trace);
     }
     const std::chrono::duration<double, std::nano> took = Clock::now() - start;
     best_ns = std::min(best_ns, took.count() / kTraces);

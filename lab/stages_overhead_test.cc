@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lab/fake_service_test.h"
+#include "telemetry/collector.h"
 
 namespace penstock::lab {
 namespace {
@@ -19,9 +20,9 @@ TEST(StagesOverhead, MeasuresBothSides) {
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_THAT(records.ToJsonLines(), testing::HasSubstr("\"stages.overhead_percent\""));
   // Only one of the servers timed its requests.
-  const uint64_t timed = fake.service.GetStats().requests.count();
+  const uint64_t timed = fake.service.GetStats().window.requests.count();
   EXPECT_GT(timed, 0u);
-  EXPECT_LT(timed, static_cast<uint64_t>(fake.service.GetStats().models[0].rows));
+  EXPECT_LT(timed, static_cast<uint64_t>(fake.service.GetStats().window.models[0].rows));
 }
 
 }  // namespace

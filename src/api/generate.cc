@@ -23,7 +23,7 @@ constexpr size_t kLongPromptBytes = 256 << 10;
 
 // Printed bytes of a prompt's token with its log-probability and offset, and of each alternative to
 // it; and what the heap adds for an entry that is kept.
-constexpr int64_t kPrintedScoreBytes = 48, kPrintedTopBytes = 48, kHeapBytes = 64;
+constexpr int64_t kPrintedLogprobBytes = 48, kPrintedTopBytes = 48, kHeapBytes = 64;
 
 size_t TextBytes(const GeneratePrompt& prompt) {
   if (const auto* const fill = std::get_if<FillPrompt>(&prompt.value)) return FillBytes(*fill);
@@ -344,7 +344,7 @@ Status GenerateRun::TakeScores(size_t tokens) {
   const auto count = static_cast<int64_t>(tokens);
   const int64_t others = request_->sampling.options.top_logprobs;
   const int64_t printed =
-      count * (kPrintedScoreBytes + (1 + others) * kPrintedTopBytes) * request_->samples;
+      count * (kPrintedLogprobBytes + (1 + others) * kPrintedTopBytes) * request_->samples;
   score_bytes_ += printed;
   if (score_bytes_ > parts_.options->response_bytes) {
     return {StatusCode::kPayloadTooLarge,

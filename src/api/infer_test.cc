@@ -11,13 +11,13 @@
 #include <mutex>
 #include <thread>
 
-#include "api/load_sample.h"
 #include "api/service.h"
 #include "base/failing_new.h"
 #include "engine/builtin_models.h"
 #include "engine/fake_engine.h"
 #include "engine/tensor_engine.h"
 #include "registry/registry.h"
+#include "telemetry/collector.h"
 
 namespace penstock::api {
 namespace {
@@ -163,7 +163,7 @@ class InferTest : public testing::Test {
 // What /v1/stats and the web page say of tensor models, and what both count is the same.
 TEST_F(InferTest, IsCountedInStatisticsAndSamples) {
   Serve({{"add", "builtin:add?type=INT32&shape=2&batch=8"}});
-  const LoadSample before = service_->SampleLoad();
+  const telemetry::Snapshot before = service_->TakeSnapshot();
   const std::vector<int32_t> a = {1, 2, 3, 4}, b = {10, 20, 30, 40};
   for (int i = 0; i < 3; ++i) {
     TestCall call;
@@ -177,27 +177,28 @@ TEST_F(InferTest, IsCountedInStatisticsAndSamples) {
     EXPECT_EQ(trace->rows(), 2);
     EXPECT_GT(trace->ns(metrics::Stage::kForward), 0);
   }
-  const auto told = [&] { return service_->GetStats().models.at(0); };
-  ASSERT_TRUE(told().tensors);
+  const auto told = [&] { return service_->GetStats().window.models.at(0); };
+  ASSERT_EQ(told().kind, telemetry::Snapshot::Model::Kind::kTensors);
   // A run is counted after its answers.
   const auto give_up = Clock::now() + std::chrono::seconds(20);
   while (told().rows < 6 && Clock::now() < give_up) std::this_thread::yield();
-  EXPECT_EQ(told().tensors->requests, 3);
-  EXPECT_EQ(told().tensors->queued_rows, 0);
-  EXPECT_EQ(told().tensors->queued_bytes, 0);
-  EXPECT_EQ(told().tensors->max_batch_size, 8);
-  EXPECT_EQ(told().rows, 6);
-  LoadSample now = service_->SampleLoad();
+  EXPECT_EQ(told().requests, 3u);
+  EXPECT_EQ(told().tensors.queued_rows, 0);
+  EXPECT_EQ(told().tensors.queued_bytes, 0);
+  EXPECT_EQ(told().tensors.max_batch_size, 8);
+  EXPECT_EQ(told().rows, 6u);
+  const telemetry::Snapshot now = service_->TakeSnapshot();
   EXPECT_EQ(now.infers.Since(before.infers).count(), 3u);
-  EXPECT_EQ(now.tensor_rows - before.tensor_rows, 6);
-  EXPECT_EQ(now.tensor_batches - before.tensor_batches, told().batches);
-  EXPECT_DOUBLE_EQ(now.tensor_fill - before.tensor_fill, 6.0 / 8);
-  EXPECT_EQ(now.rows, 0);  // those of texts
+  const telemetry::Snapshot::Model& sums = now.models.at(0);
+  EXPECT_EQ(sums.rows, 6u);
+  EXPECT_EQ(sums.batches, told().batches);
+  EXPECT_DOUBLE_EQ(sums.fill, 6.0 / 8);
   ASSERT_TRUE(registry_->Unload("add").get().ok());
-  EXPECT_EQ(told().tensors->max_batch_size, 0);
-  EXPECT_EQ(service_->SampleLoad().tensor_rows, now.tensor_rows);
+  EXPECT_EQ(told().tensors.max_batch_size, 0);
+  EXPECT_EQ(told().requests, 3u);
+  EXPECT_EQ(service_->TakeSnapshot().models.at(0).rows, sums.rows);
   service_->ResetStats();
-  EXPECT_EQ(told().tensors->requests, 0);
+  EXPECT_EQ(told().requests, 0u);
 }
 
 TEST_F(InferTest, AddsRows) {
@@ -494,9 +495,9 @@ TEST_F(InferTest, TellsStatisticsAndModels) {
   EXPECT_GT(info.weights_memory, 0u);
   EXPECT_EQ(service_->Model("versioned")->name, "versioned");
 
-  const Stats stats = service_->GetStats();
-  EXPECT_EQ(stats.models[1].batches, 1);
-  EXPECT_EQ(stats.models[1].rows, 1);
+  const telemetry::Snapshot window = service_->GetStats().window;
+  EXPECT_EQ(window.models[1].batches, 1u);
+  EXPECT_EQ(window.models[1].rows, 1u);
 }
 
 TEST_F(InferTest, ARequestLoadsItsModel) {

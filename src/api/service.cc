@@ -48,20 +48,19 @@ bool Service::Drain(std::chrono::milliseconds timeout) {
   return impl_->AwaitAnswers(&lock, timeout);
 }
 
-void Service::RecordTrace(const metrics::RequestTrace& trace) { impl_->stats.Record(trace); }
-Stats Service::GetStats() const { return impl_->stats.Read(); }
-void Service::ResetStats() { impl_->stats.Reset(); }
+void Service::RecordTrace(const metrics::RequestTrace& trace) { impl_->telemetry.Record(trace); }
+telemetry::Stats Service::GetStats() const { return impl_->telemetry.ReadStats(); }
+void Service::ResetStats() { impl_->telemetry.Reset(); }
 
-LoadSample Service::SampleLoad() const {
-  LoadSample sample;
-  impl_->stats.Sample(&sample);
-  sample.infers = impl_->metrics.infer_duration().Snapshot();
-  sample.now.memory.requests = impl_->budget->used();
-  sample.now.requests_in_flight = impl_->in_flight.taken();
-  return sample;
+telemetry::Snapshot Service::TakeSnapshot() const {
+  telemetry::Snapshot snapshot = impl_->telemetry.Read();
+  snapshot.infers = impl_->metrics.infer_duration().Snapshot();
+  snapshot.requests_bytes = impl_->budget->used();
+  snapshot.requests_in_flight = impl_->in_flight.taken();
+  return snapshot;
 }
 
-LoadLimits Service::GetLoadLimits() const {
+telemetry::Limits Service::GetLimits() const {
   return {impl_->registry->memory_bytes(), impl_->budget->limit(),
           options_.token_cache_bytes + options_.result_cache_bytes, metrics::ProcessorsAllowed(),
           options_.tokenization_workers};

@@ -18,8 +18,6 @@
 
 #include "api/embed_stream.h"
 #include "api/generate_types.h"
-#include "api/load_sample.h"
-#include "api/stats.h"
 #include "api/types.h"
 #include "base/status.h"
 #include "cache/redis_url.h"
@@ -29,8 +27,14 @@
 #include "threads/request_context.h"
 
 namespace penstock::registry {
-class Registry;  // engine/
+class Registry;
 }  // namespace penstock::registry
+
+namespace penstock::telemetry {
+struct Limits;  // telemetry/snapshot.h, as the next
+struct Snapshot;
+struct Stats;  // telemetry/collector.h
+}  // namespace penstock::telemetry
 
 namespace penstock::api {
 
@@ -159,13 +163,13 @@ class Service {
   // stopped, `work` runs on this thread.
   void FinishOnWorker(Priority priority, size_t bytes, std::function<void()> work);
 
-  // Statistics, see stats.h. The front end hands over the trace of each request that it timed.
+  // The front end hands over the trace of each request that it timed.
   void RecordTrace(const metrics::RequestTrace& trace);
-  Stats GetStats() const;
+  // Since the last ResetStats().
+  telemetry::Stats GetStats() const;
   void ResetStats();
-  // For a picture of the last minutes, see load_sample.h.
-  LoadSample SampleLoad() const;
-  LoadLimits GetLoadLimits() const;
+  telemetry::Snapshot TakeSnapshot() const;
+  telemetry::Limits GetLimits() const;
 
   // No more requests are taken (kUnavailable); those accepted are finished.
   void StopAccepting();

@@ -63,7 +63,7 @@ Service::Impl::Impl(registry::Registry* registry_in, const ServiceOptions& optio
       pool(static_cast<size_t>(options_in.tokenization_workers),
            static_cast<size_t>(ClientSlots::Most(options_in.concurrent_requests)) *
                static_cast<size_t>(options_in.tokenization_workers)),
-      stats(registry, &pool, metrics_in) {
+      telemetry(registry, &pool, metrics_in) {
   metrics_in->AddFunction("penstock_inflight_bytes",
                           "Memory that requests hold: bodies, ids, results and answers.",
                           metrics::Metrics::Kind::kGauge,

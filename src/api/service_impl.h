@@ -19,11 +19,11 @@
 #include "api/service.h"
 #include "api/service_metrics.h"
 #include "api/shared_memory.h"
-#include "api/stats.h"
 #include "cache/cache_salt.h"
 #include "encode/encode_pipeline.h"
 #include "metrics/stages.h"
 #include "registry/registry.h"
+#include "telemetry/collector.h"
 #include "threads/byte_budget.h"
 #include "threads/worker_pool.h"
 
@@ -209,7 +209,7 @@ struct Service::Impl final : RequestSlots {
   std::mutex warned_mutex;
   std::set<std::string> warned;  // guarded by warned_mutex; names of models
   WorkerPool pool;               // after what its threads use
-  ServiceStats stats;
+  telemetry::Collector telemetry;
 };
 
 }  // namespace penstock::api

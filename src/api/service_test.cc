@@ -10,6 +10,7 @@
 #include "api/scores.h"
 #include "engine/fake_engine.h"
 #include "registry/registry.h"
+#include "telemetry/snapshot.h"
 
 namespace penstock::api {
 namespace {
@@ -540,7 +541,7 @@ TEST_F(ServiceTest, TokenizationWorkersAreTold) {
   limits.tokenization_workers = 3;
   Start(limits);
   EXPECT_EQ(service_->options().tokenization_workers, 3);
-  EXPECT_EQ(service_->GetStats().tokenization_workers, 3);
+  EXPECT_EQ(service_->TakeSnapshot().tokenization.workers, 3);
 }
 
 TEST_F(ServiceTest, EverySeriesIsThereFromTheStart) {

@@ -154,8 +154,6 @@ DecodeStats DecodeScheduler::stats() const {
   return stats;
 }
 
-DecodeTotals DecodeScheduler::totals() const { return impl_->series.Read(); }
-
 uint64_t DecodeScheduler::HeldBytes() const {
   return impl_->run->HeldBytes() + impl_->run->CommittedBytes();
 }

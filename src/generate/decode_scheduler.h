@@ -153,7 +153,6 @@ class DecodeScheduler {
 
   int32_t context() const;
   DecodeStats stats() const;
-  DecodeTotals totals() const;
   uint64_t HeldBytes() const;
   // Has the step thread give back, when it is idle, pages of the cache and the prefixes in them.
   void ReleaseMemory();

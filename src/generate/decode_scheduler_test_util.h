@@ -183,6 +183,8 @@ class DecodeFixture : public testing::Test {
     EXPECT_EQ(scheduler_->stats().running, 0);
   }
 
+  DecodeTotals Totals() { return DecodeMetrics::Of(&metrics_, options_.model).Read(); }
+
   metrics::Metrics metrics_;
   TinyModel tiny_;
   DecodeSchedulerOptions options_;

@@ -31,7 +31,7 @@ TEST_F(DecodeSpeculationTest, LoopsTakeFewerSteps) {
     const auto got = Submit(Greedy(Prompt(20, 3), 200));
     RunAll();
     ExpectAlone(got.get(), *Greedy(Prompt(20, 3), 200));
-    totals[speculation ? 1 : 0] = scheduler_->totals();
+    totals[speculation ? 1 : 0] = Totals();
     scheduler_.reset();
   }
   EXPECT_EQ(totals[0].steps, 200u);
@@ -58,7 +58,7 @@ TEST_F(DecodeSpeculationTest, ChangesNoText) {
     for (uint32_t i = 0; i < 8; ++i) got.push_back(Submit(job(i)));
     RunAll();
     for (uint32_t i = 0; i < 8; ++i) ExpectAlone(got[i].get(), *job(i));
-    EXPECT_GT(scheduler_->totals().drafted_tokens, 0u);
+    EXPECT_GT(Totals().drafted_tokens, 0u);
     scheduler_.reset();
   }
 }
@@ -68,7 +68,7 @@ TEST_F(DecodeSpeculationTest, NoneWhereRowsAreDear) {
   Start();
   const auto got = Submit(Greedy(Prompt(20, 3), 100));
   RunAll();
-  EXPECT_EQ(scheduler_->totals().drafted_tokens, 0u);
+  EXPECT_EQ(Totals().drafted_tokens, 0u);
   ExpectAlone(got.get(), *Greedy(Prompt(20, 3), 100));
 }
 
@@ -97,7 +97,7 @@ TEST_F(DecodeSpeculationWindowTest, LayersWithAWindow) {
   for (uint32_t i = 0; i < 6; ++i) {
     ExpectAlone(got[i].get(), *Greedy(Prompt(30 + 20 * i, i), 120));
   }
-  EXPECT_GT(scheduler_->totals().accepted_tokens, 100u);
+  EXPECT_GT(Totals().accepted_tokens, 100u);
 }
 
 class DecodeSpeculationRopeTest : public DecodeSpeculationTest {
@@ -112,7 +112,7 @@ TEST_F(DecodeSpeculationRopeTest, AcrossTheSwitchOfLongrope) {
     const auto got = Submit(Greedy(Prompt(static_cast<size_t>(prompt), 3), 100));
     RunAll();
     ExpectAlone(got.get(), *Greedy(Prompt(static_cast<size_t>(prompt), 3), 100));
-    EXPECT_GT(scheduler_->totals().accepted_tokens, 0u);
+    EXPECT_GT(Totals().accepted_tokens, 0u);
     scheduler_.reset();
   }
 }

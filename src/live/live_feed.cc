@@ -8,8 +8,8 @@
 #include "http/stream_formats.h"
 #include "json/json_writer.h"
 #include "live/live_print.h"
-#include "live/stats.h"
 #include "log/exception_status.h"
+#include "telemetry/print_stats.h"
 
 namespace penstock::live {
 namespace {
@@ -41,7 +41,7 @@ LiveFeed::LiveFeed(api::Service* service, frontend::HttpMetrics* http,
       http_(http),
       stage_timers_(options.stage_timers),
       interval_(interval),
-      before_(service->SampleLoad()),
+      before_(service->TakeSnapshot()),
       failures_before_(http->TotalFailures()) {
   RunGuarded("live feed", [this] { thread_ = std::thread([this] { Run(); }); });
 }
@@ -76,15 +76,12 @@ void LiveFeed::Run() {
 
 void LiveFeed::Tick() {
   LivePoint point;
-  api::LoadSample now = service_->SampleLoad();
-  point.load = api::LoadPoint::Between(before_, now, service_->options().tokenization_workers);
+  telemetry::Snapshot now = service_->TakeSnapshot();
+  point.window = now.Since(before_);
   before_ = std::move(now);
   const frontend::HttpMetrics::FailureTotals failures = http_->TotalFailures();
-  const auto per_s = [&](uint64_t more, uint64_t less) {
-    return static_cast<double>(more - less) / point.load.seconds;
-  };
-  point.client_errors_per_s = per_s(failures.clients, failures_before_.clients);
-  point.server_errors_per_s = per_s(failures.server, failures_before_.server);
+  point.client_errors = failures.clients - failures_before_.clients;
+  point.server_errors = failures.server - failures_before_.server;
   failures_before_ = failures;
   point.unix_ms = UnixMs();
   point.connections = http_->connections().value();
@@ -125,7 +122,7 @@ std::string LiveFeed::PrintHistory() const {
   JsonWriter json(&out);
   json.BeginObject().Field("version", PENSTOCK_VERSION);
   json.Field("interval_ms", interval_.count()).Field("points_max", kPointsMax);
-  const api::LoadLimits limits = service_->GetLoadLimits();
+  const telemetry::Limits limits = service_->GetLimits();
   json.Key("limits").BeginObject().Field("processors", limits.processors);
   json.Field("tokenization_workers", limits.tokenization_workers);
   json.Field("models_bytes", limits.models_bytes);
@@ -142,7 +139,7 @@ std::string LiveFeed::PrintHistory() const {
 
 std::string LiveFeed::PrintStatsEvent() const {
   std::string event;
-  http::AppendEvent("stats", PrintStats(service_->GetStats(), stage_timers_), &event);
+  http::AppendEvent("stats", telemetry::PrintStats(service_->GetStats(), stage_timers_), &event);
   return event;
 }
 

@@ -19,13 +19,13 @@
 #include <string>
 #include <thread>
 
-#include "api/load_sample.h"
 #include "api/service.h"
 #include "base/status.h"
 #include "frontend/http_metrics.h"
 #include "http/message.h"
 #include "http/server_options.h"
 #include "http/stream.h"
+#include "telemetry/snapshot.h"
 
 namespace penstock::live {
 
@@ -80,7 +80,7 @@ class LiveFeed {
   const std::chrono::milliseconds interval_;
 
   // The thread's own.
-  api::LoadSample before_;
+  telemetry::Snapshot before_;
   frontend::HttpMetrics::FailureTotals failures_before_;
 
   mutable std::mutex mutex_;

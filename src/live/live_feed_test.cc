@@ -100,31 +100,6 @@ TEST(TextRing, KeepsTheLast) {
   EXPECT_EQ(ring.Joined(), "c,d,e");
 }
 
-TEST(LivePrint, APointHasTheFieldsThatAreNamed) {
-  LivePoint point;
-  point.unix_ms = 1'764'000'000'123;
-  point.load.requests_per_s = 12.34567;
-  point.load.p50_ms = std::numeric_limits<double>::quiet_NaN();
-  point.load.now.memory.weights = 90'123'456;
-  point.load.stage_ms[metrics::kStages - 1] = 0.00123;
-  const std::string text = PrintLivePoint(point);
-  const auto document = JsonDocument::Parse("{\"a\":" + text + "}");
-  ASSERT_TRUE(document.ok()) << text;
-  EXPECT_THAT(text, StartsWith("[1764000000123,12.35,0,"));
-  EXPECT_THAT(text, HasSubstr(",null,"));
-  EXPECT_THAT(text, HasSubstr(",90123456,"));
-  EXPECT_THAT(text, testing::EndsWith(",0.00123]"));
-  EXPECT_EQ(static_cast<size_t>(std::count(text.begin(), text.end(), ',')) + 1,
-            LiveFields().size());
-  const std::set<std::string_view> names(LiveFields().begin(), LiveFields().end());
-  EXPECT_EQ(names.size(), LiveFields().size());
-  for (size_t s = 0; s < metrics::kStages; ++s) {
-    const std::string name =
-        std::string("stage_") + metrics::StageName(static_cast<metrics::Stage>(s)) + "_ms";
-    EXPECT_EQ(LiveFields()[LiveFields().size() - metrics::kStages + s], name);
-  }
-}
-
 TEST_F(LiveFeedTest, AWatcherGetsTheHistoryAndThenPoints) {
   LiveFeed feed(&service_, &http_, {}, kFast);
   const auto early = Watch(&feed);

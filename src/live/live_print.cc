@@ -2,14 +2,79 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <vector>
 
 #include "metrics/stages.h"
 
 namespace penstock::live {
 namespace {
+
+using telemetry::Snapshot;
+using Model = Snapshot::Model;
+using Kind = Model::Kind;
+
+double Ratio(double part, double whole) {
+  return whole > 0 ? part / whole : std::numeric_limits<double>::quiet_NaN();
+}
+
+double PercentileMs(const metrics::DurationSnapshot& times, double share) {
+  if (times.count() == 0) return std::numeric_limits<double>::quiet_NaN();
+  return times.percentile_ns(share) / 1e6;
+}
+
+double PerS(const LivePoint& p, double count) { return count / std::max(p.window.seconds, 1e-6); }
+
+// `value` of all models of a kind.
+template <typename T>
+double SumOf(const LivePoint& p, Kind kind, T Model::*value) {
+  double sum = 0;
+  for (const Model& model : p.window.models) {
+    if (model.kind == kind) sum += static_cast<double>(model.*value);
+  }
+  return sum;
+}
+
+// What `value` reads of each model, summed.
+template <typename F>
+double SumOf(const LivePoint& p, F value) {
+  double sum = 0;
+  for (const Model& model : p.window.models) sum += static_cast<double>(value(model));
+  return sum;
+}
+
+template <Kind kKind, auto kValue>
+double RateOf(const LivePoint& p) {
+  return PerS(p, SumOf(p, kKind, kValue));
+}
+
+template <Kind kKind>
+double FillOf(const LivePoint& p) {
+  return Ratio(SumOf(p, kKind, &Model::fill), SumOf(p, kKind, &Model::batches));
+}
+
+template <uint64_t generate::DecodeTotals::*kTokens>
+double DecodeRate(const LivePoint& p) {
+  return PerS(p, SumOf(p, [](const Model& model) { return model.decode.*kTokens; }));
+}
+
+template <Priority kPriority, int64_t Model::Queue::*kValue>
+double QueueOf(const LivePoint& p) {
+  return SumOf(
+      p, [](const Model& model) { return model.queues[static_cast<size_t>(kPriority)].*kValue; });
+}
+
+template <int64_t generate::CacheGroupStats::*kBlocks>
+double CacheBytes(const LivePoint& p) {
+  return SumOf(p, [](const Model& model) { return model.text ? model.text->BytesOf(kBlocks) : 0; });
+}
+
+double HitsOf(const Snapshot::Cache& cache) {
+  return Ratio(static_cast<double>(cache.hits), static_cast<double>(cache.lookups));
+}
 
 // A field and its value. PrintLivePoint and LiveFields read the same rows, so that names and
 // numbers cannot part.
@@ -18,56 +83,88 @@ struct Field {
   double (*value)(const LivePoint& point);
 };
 
+// A stage of the mean request.
 template <size_t kStage>
 constexpr Field StageField(std::string_view name) {
-  return {name, [](const LivePoint& p) { return p.load.stage_ms[kStage]; }};
+  return {name, [](const LivePoint& p) {
+            return Ratio(1e3 * p.window.stages[kStage].total_s(),
+                         static_cast<double>(p.window.requests.count()));
+          }};
 }
 
 constexpr Field kFields[] = {
     {"unix_ms", [](const LivePoint& p) { return double(p.unix_ms); }},
-    {"requests_per_s", [](const LivePoint& p) { return p.load.requests_per_s; }},
-    {"rows_per_s", [](const LivePoint& p) { return p.load.rows_per_s; }},
-    {"tokens_per_s", [](const LivePoint& p) { return p.load.tokens_per_s; }},
-    {"prompt_tokens_per_s", [](const LivePoint& p) { return p.load.prompt_tokens_per_s; }},
-    {"generated_tokens_per_s", [](const LivePoint& p) { return p.load.generated_tokens_per_s; }},
-    {"p50_ms", [](const LivePoint& p) { return p.load.p50_ms; }},
-    {"p90_ms", [](const LivePoint& p) { return p.load.p90_ms; }},
-    {"p99_ms", [](const LivePoint& p) { return p.load.p99_ms; }},
-    {"max_ms", [](const LivePoint& p) { return p.load.max_ms; }},
-    {"client_errors_per_s", [](const LivePoint& p) { return p.client_errors_per_s; }},
-    {"server_errors_per_s", [](const LivePoint& p) { return p.server_errors_per_s; }},
-    {"in_flight", [](const LivePoint& p) { return double(p.load.now.requests_in_flight); }},
-    {"interactive_requests",
-     [](const LivePoint& p) { return double(p.load.now.queues[0].requests); }},
-    {"interactive_tokens", [](const LivePoint& p) { return double(p.load.now.queues[0].tokens); }},
-    {"bulk_requests", [](const LivePoint& p) { return double(p.load.now.queues[1].requests); }},
-    {"bulk_tokens", [](const LivePoint& p) { return double(p.load.now.queues[1].tokens); }},
-    {"batches_per_s", [](const LivePoint& p) { return p.load.batches_per_s; }},
-    {"batch_fill", [](const LivePoint& p) { return p.load.batch_fill; }},
-    {"tensor_requests_per_s", [](const LivePoint& p) { return p.load.tensor_requests_per_s; }},
-    {"tensor_p50_ms", [](const LivePoint& p) { return p.load.tensor_p50_ms; }},
-    {"tensor_p99_ms", [](const LivePoint& p) { return p.load.tensor_p99_ms; }},
-    {"tensor_rows_per_s", [](const LivePoint& p) { return p.load.tensor_rows_per_s; }},
-    {"tensor_batches_per_s", [](const LivePoint& p) { return p.load.tensor_batches_per_s; }},
-    {"tensor_batch_fill", [](const LivePoint& p) { return p.load.tensor_batch_fill; }},
-    {"tensor_queue_rows", [](const LivePoint& p) { return double(p.load.now.tensor_queue.rows); }},
+    {"requests_per_s",
+     [](const LivePoint& p) { return PerS(p, double(p.window.requests.count())); }},
+    {"rows_per_s", RateOf<Kind::kEncoder, &Model::rows>},
+    {"tokens_per_s", RateOf<Kind::kEncoder, &Model::tokens>},
+    {"prompt_tokens_per_s", DecodeRate<&generate::DecodeTotals::prompt_tokens>},
+    {"generated_tokens_per_s", DecodeRate<&generate::DecodeTotals::generated_tokens>},
+    {"p50_ms", [](const LivePoint& p) { return PercentileMs(p.window.requests, 0.5); }},
+    {"p90_ms", [](const LivePoint& p) { return PercentileMs(p.window.requests, 0.9); }},
+    {"p99_ms", [](const LivePoint& p) { return PercentileMs(p.window.requests, 0.99); }},
+    {"max_ms", [](const LivePoint& p) { return PercentileMs(p.window.requests, 1); }},
+    {"client_errors_per_s", [](const LivePoint& p) { return PerS(p, double(p.client_errors)); }},
+    {"server_errors_per_s", [](const LivePoint& p) { return PerS(p, double(p.server_errors)); }},
+    {"in_flight", [](const LivePoint& p) { return double(p.window.requests_in_flight); }},
+    {"interactive_requests", QueueOf<Priority::kInteractive, &Model::Queue::requests>},
+    {"interactive_tokens", QueueOf<Priority::kInteractive, &Model::Queue::tokens>},
+    {"bulk_requests", QueueOf<Priority::kBulk, &Model::Queue::requests>},
+    {"bulk_tokens", QueueOf<Priority::kBulk, &Model::Queue::tokens>},
+    {"batches_per_s", RateOf<Kind::kEncoder, &Model::batches>},
+    {"batch_fill", FillOf<Kind::kEncoder>},
+    {"tensor_requests_per_s",
+     [](const LivePoint& p) { return PerS(p, double(p.window.infers.count())); }},
+    {"tensor_p50_ms", [](const LivePoint& p) { return PercentileMs(p.window.infers, 0.5); }},
+    {"tensor_p99_ms", [](const LivePoint& p) { return PercentileMs(p.window.infers, 0.99); }},
+    {"tensor_rows_per_s", RateOf<Kind::kTensors, &Model::rows>},
+    {"tensor_batches_per_s", RateOf<Kind::kTensors, &Model::batches>},
+    {"tensor_batch_fill", FillOf<Kind::kTensors>},
+    {"tensor_queue_rows",
+     [](const LivePoint& p) {
+       return SumOf(p, [](const Model& model) { return model.tensors.queued_rows; });
+     }},
     {"tensor_queue_bytes",
-     [](const LivePoint& p) { return double(p.load.now.tensor_queue.bytes); }},
-    {"token_cache_hits", [](const LivePoint& p) { return p.load.token_cache_hits; }},
-    {"result_cache_hits", [](const LivePoint& p) { return p.load.result_cache_hits; }},
-    {"processors", [](const LivePoint& p) { return p.load.processors; }},
-    {"tokenization", [](const LivePoint& p) { return p.load.tokenization; }},
-    {"weights_bytes", [](const LivePoint& p) { return double(p.load.now.memory.weights); }},
-    {"activations_bytes", [](const LivePoint& p) { return double(p.load.now.memory.activations); }},
-    {"kv_bytes", [](const LivePoint& p) { return double(p.load.now.memory.kv); }},
-    {"requests_bytes", [](const LivePoint& p) { return double(p.load.now.memory.requests); }},
-    {"caches_bytes", [](const LivePoint& p) { return double(p.load.now.memory.caches); }},
-    {"resident_bytes", [](const LivePoint& p) { return double(p.load.now.memory.resident); }},
-    {"kv_blocks_bytes", [](const LivePoint& p) { return double(p.load.now.kv.bytes); }},
-    {"kv_used_bytes", [](const LivePoint& p) { return double(p.load.now.kv.used); }},
-    {"kv_cached_bytes", [](const LivePoint& p) { return double(p.load.now.kv.cached); }},
-    {"texts_running", [](const LivePoint& p) { return double(p.load.now.texts_running); }},
-    {"texts_waiting", [](const LivePoint& p) { return double(p.load.now.texts_waiting); }},
+     [](const LivePoint& p) {
+       return SumOf(p, [](const Model& model) { return model.tensors.queued_bytes; });
+     }},
+    {"token_cache_hits", [](const LivePoint& p) { return HitsOf(p.window.token_cache); }},
+    {"result_cache_hits", [](const LivePoint& p) { return HitsOf(p.window.result_cache); }},
+    {"processors", [](const LivePoint& p) { return PerS(p, p.window.processor_s); }},
+    {"tokenization",
+     [](const LivePoint& p) {
+       return PerS(p, p.window.tokenization.busy_s) /
+              double(std::max<int64_t>(p.window.tokenization.workers, 1));
+     }},
+    {"weights_bytes",
+     [](const LivePoint& p) {
+       return SumOf(p, [](const Model& model) { return model.weights_bytes; });
+     }},
+    {"activations_bytes",
+     [](const LivePoint& p) {
+       return SumOf(p, [](const Model& model) { return model.activations_bytes; });
+     }},
+    {"kv_bytes",
+     [](const LivePoint& p) {
+       return SumOf(p, [](const Model& model) { return model.kv_bytes; });
+     }},
+    {"requests_bytes", [](const LivePoint& p) { return double(p.window.requests_bytes); }},
+    {"caches_bytes",
+     [](const LivePoint& p) {
+       return double(p.window.token_cache.bytes + p.window.result_cache.bytes);
+     }},
+    {"resident_bytes", [](const LivePoint& p) { return double(p.window.resident_bytes); }},
+    {"kv_blocks_bytes", CacheBytes<&generate::CacheGroupStats::blocks>},
+    {"kv_used_bytes", CacheBytes<&generate::CacheGroupStats::used>},
+    {"kv_cached_bytes", CacheBytes<&generate::CacheGroupStats::cached>},
+    {"texts_running",
+     [](const LivePoint& p) {
+       return SumOf(p, [](const Model& model) { return model.text ? model.text->running : 0; });
+     }},
+    {"texts_waiting",
+     [](const LivePoint& p) {
+       return SumOf(p, [](const Model& model) { return model.text ? model.text->waiting : 0; });
+     }},
     {"connections", [](const LivePoint& p) { return double(p.connections); }},
     {"streams", [](const LivePoint& p) { return double(p.streams); }},
     {"watchers", [](const LivePoint& p) { return double(p.watchers); }},

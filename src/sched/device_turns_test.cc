@@ -143,7 +143,7 @@ TEST_F(DeviceTurns, SecondsAreTheDevices) {
   while (scheduler->Step()) {
   }
   for (auto& answer : answers) EXPECT_TRUE(answer.get().ok());
-  EXPECT_NEAR(EncoderScheduler::StatsOf("m", &metrics_).busy_s, 201 * 25 * 1e-4, 1e-9);
+  EXPECT_NEAR(SchedulerMetrics::Of(&metrics_, "m").Read().busy_s, 201 * 25 * 1e-4, 1e-9);
   // 125 tokens take half of kBulkBatchS of the device, for an interactive job may wait for two, and
   // 0.05 s of the second for which such are remembered. Were the clock's time taken for slowness,
   // batches would shrink to a quarter.

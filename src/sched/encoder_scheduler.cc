@@ -278,9 +278,6 @@ void EncoderScheduler::RegisterMetrics(const std::string& model, metrics::Metric
   SchedulerMetrics::Of(metrics, model);
 }
 
-SchedulerStats EncoderScheduler::StatsOf(const std::string& model, metrics::Metrics* metrics) {
-  return SchedulerMetrics::Of(metrics, model).Read();
-}
 int64_t EncoderScheduler::queued_tokens() const { return impl_->admission.units(); }
 int64_t EncoderScheduler::queued_rows() const { return impl_->admission.rows(); }
 const BatchLimits& EncoderScheduler::limits() const { return impl_->queues.limits(); }

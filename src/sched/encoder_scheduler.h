@@ -148,8 +148,6 @@ class EncoderScheduler {
 
   // Makes the series of a model that is not loaded yet, so that they are there from the start.
   static void RegisterMetrics(const std::string& model, metrics::Metrics* metrics);
-  // Totals of that model's schedulers since the start, loaded or not.
-  static SchedulerStats StatsOf(const std::string& model, metrics::Metrics* metrics);
 
   // Refuses new jobs, finishes those taken, joins the executors and waits for calls of Submit that
   // have begun. May be called twice, but not within `done`. Submit may be called meanwhile, but not

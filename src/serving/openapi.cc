@@ -16,35 +16,29 @@ void WriteReference(const char* schema, JsonWriter* json) {
   json->Field("$ref", std::string("#/components/schemas/") + schema).EndObject();
 }
 
-// The content type of a body with that schema.
-const char* ContentType(const char* schema) {
-  if (std::string_view(schema) == "FileForm") return "multipart/form-data";
-  if (std::string_view(schema) == "FileContent") return "application/jsonl";
-  return "application/json";
+// A body of that content type; null: there is none.
+void WriteType(std::string_view type, const char* schema, JsonWriter* json) {
+  if (!schema) return;
+  json->Key(type).BeginObject();
+  WriteReference(schema, json);
+  json->EndObject();
 }
 
-// `lines`, `event`: schema of each line of an answer in lines, and of each event of one in events;
-// null: no such answer.
-void WriteContent(const char* schema, JsonWriter* json, const char* lines = nullptr,
-                  const char* event = nullptr, std::string_view type = "text/plain") {
+void WriteContent(const char* schema, JsonWriter* json,
+                  std::string_view type = "application/json") {
   json->Key("content").BeginObject();
-  if (event != nullptr) {
-    json->Key(http::kEventStreamType).BeginObject();
-    WriteReference(event, json);
-    json->EndObject();
-  }
-  if (lines != nullptr) {
-    json->Key(http::kNdjsonType).BeginObject();
-    WriteReference(lines, json);
-    json->EndObject();
-  }
-  if (schema != nullptr) {
-    json->Key(ContentType(schema)).BeginObject();
-    WriteReference(schema, json);
-    json->EndObject();
-  } else if (!type.empty()) {
-    json->Key(type).BeginObject().Key("schema").BeginObject().Field("type", "string").EndObject();
-    json->EndObject();
+  WriteType(type, schema, json);
+  json->EndObject();
+}
+
+void WriteAnswer(const About& about, JsonWriter* json) {
+  json->Key("content").BeginObject();
+  WriteType(http::kEventStreamType, about.event, json);
+  WriteType(http::kNdjsonType, about.line, json);
+  WriteType(about.answer_type, about.answer, json);
+  if (about.answer == nullptr && *about.type != '\0') {
+    json->Key(about.type).BeginObject().Key("schema").BeginObject().Field("type", "string");
+    json->EndObject().EndObject();
   }
   json->EndObject();
 }
@@ -78,7 +72,7 @@ void WriteParameters(const Route& route, JsonWriter* json) {
   const std::string_view path = route.path;
   std::vector<std::string_view> names = {"RequestId"};
   for (const std::string_view part : PathPartNames(path)) names.push_back(PathParameter(part));
-  if (path == "/info" || path == "/props" || path == "/slots") names.push_back("Model");
+  if (route.about.query != nullptr) names.push_back(route.about.query);
   if (std::string_view(route.method) != "GET") {
     names.insert(names.end(), {"TimeoutMs", "Priority", "BulkId"});
   }
@@ -96,17 +90,16 @@ void WriteOperation(const Route& route, JsonWriter* json) {
   WriteParameters(route, json);
   if (about.request != nullptr) {
     json->Key("requestBody").BeginObject().Field("required", true);
-    WriteContent(about.request, json);
+    WriteContent(about.request, json, about.request_type);
     json->EndObject();
   }
   json->Key("responses").BeginObject();
   json->Key(std::to_string(about.status)).BeginObject();
   json->Field("description", about.status == 200 ? "Success" : "Always refused");
-  WriteContent(about.answer, json, route.lines ? "EmbeddingLine" : nullptr, about.event,
-               about.type);
+  WriteAnswer(about, json);
   json->EndObject().Key("default").BeginObject();
   json->Field("description", "An error, whose message names the field and the limit");
-  WriteContent(std::string_view(route.path) == "/readyz" ? "State" : route.error_body.schema, json);
+  WriteContent(about.error != nullptr ? about.error : route.error_body.schema, json);
   json->EndObject().EndObject();
   const bool open =
       route.who == frontend::RouteFor::kEveryone || route.who == frontend::RouteFor::kVisitors;

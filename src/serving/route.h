@@ -69,12 +69,44 @@ struct About {
         status(status_in),
         type(type_in) {}
 
+  // What few rows have, told after the rest: About(...).Query("Model").
+  constexpr About RequestType(const char* content_type) const {
+    About with = *this;
+    with.request_type = content_type;
+    return with;
+  }
+  constexpr About AnswerType(const char* content_type) const {
+    About with = *this;
+    with.answer_type = content_type;
+    return with;
+  }
+  constexpr About Lines(const char* schema) const {
+    About with = *this;
+    with.line = schema;
+    return with;
+  }
+  constexpr About Fails(const char* schema) const {
+    About with = *this;
+    with.error = schema;
+    return with;
+  }
+  constexpr About Query(const char* parameter) const {
+    About with = *this;
+    with.query = parameter;
+    return with;
+  }
+
   const char* summary;
   const char* request;  // schema of the body; null: the route reads none
   const char* answer;   // schema of the answer; null: it is text
   const char* event;    // schema of an event in an event stream; null: the route sends none
   int status;           // HTTP status of the answer: not 200 if the route refuses every request
   const char* type;     // content type where `answer` is null; "": the route sends only events
+  const char* request_type = "application/json";
+  const char* answer_type = "application/json";
+  const char* line = nullptr;   // schema of a line of an answer in lines; null: no such answer
+  const char* error = nullptr;  // schema of an error; null: that of the dialect's errors
+  const char* query = nullptr;  // name of a parameter of the query, as openapi.cc has them
 };
 
 struct Route : frontend::RouteInfo {

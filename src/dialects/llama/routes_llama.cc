@@ -5,6 +5,7 @@
 #include "dialects/shared/event_stream.h"
 #include "dialects/shared/query.h"
 #include "dialects/shared/rows.h"
+#include "telemetry/snapshot.h"
 
 namespace penstock::dialects {
 namespace {
@@ -54,8 +55,8 @@ void Slots(const RouteCall& call) {
   const auto model = FindTextModel(call);
   if (!model.ok()) return call.Fail(model.status());
   int32_t running = 0;
-  for (const api::ModelStats& each : call.service->GetStats().models) {
-    if (each.name == model->name && each.text) running = each.text->now.running;
+  for (const telemetry::Snapshot::Model& each : call.service->TakeSnapshot().models) {
+    if (each.name == model->name && each.text) running = each.text->running;
   }
   const bool wants_one = QueryValue(call.request->target, "fail_on_no_slot") == "1";
   if (wants_one && running >= model->sequences_max) {
@@ -75,9 +76,11 @@ constexpr Route kLlamaRoutes[] = {
      About("The text of token ids, as llama.cpp's server and vLLM have it", "DetokenizeRequest",
            "Detokenized")},
     {"GET", "/props", kOpenAiErrors, Props,
-     About("A model that generates text, as llama.cpp's server has it", nullptr, "LlamaProps")},
+     About("A model that generates text, as llama.cpp's server has it", nullptr, "LlamaProps")
+         .Query("Model")},
     {"GET", "/slots", kOpenAiErrors, Slots,
-     About("The places for texts of a model, as llama.cpp's server has it", nullptr, "LlamaSlots")},
+     About("The places for texts of a model, as llama.cpp's server has it", nullptr, "LlamaSlots")
+         .Query("Model")},
 };
 
 }  // namespace

@@ -293,15 +293,15 @@ void CancelBatch(const RouteCall& call) {
 
 constexpr Route kBatchesRoutes[] = {
     {"POST", "/v1/files", kOpenAiErrors, Upload,
-     About("Uploads the input of a batch", "FileForm", "File"), frontend::RouteFor::kUsers, false,
-     NoJson},
+     About("Uploads the input of a batch", "FileForm", "File").RequestType("multipart/form-data"),
+     frontend::RouteFor::kUsers, false, NoJson},
     {"GET", "/v1/files", kOpenAiErrors, ListFiles,
      About("The files, the newest first", nullptr, "Files")},
     {"GET", "/v1/files/{id}", kOpenAiErrors, GetFile, About("One file", nullptr, "File")},
     {"DELETE", "/v1/files/{id}", kOpenAiErrors, DeleteFile,
      About("Deletes a file", nullptr, "FileDeleted")},
     {"GET", "/v1/files/{id}/content", kOpenAiErrors, GetFileContent,
-     About("The bytes of a file", nullptr, "FileContent")},
+     About("The bytes of a file", nullptr, "FileContent").AnswerType("application/jsonl")},
     {"POST", "/v1/batches", kOpenAiErrors, CreateBatch,
      About("Runs the requests of a file, as bulk work", "BatchRequest", "Batch")},
     {"GET", "/v1/batches", kOpenAiErrors, ListBatches,

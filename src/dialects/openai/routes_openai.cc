@@ -38,10 +38,11 @@ void GetModel(const RouteCall& call) {
 
 constexpr Route kOpenAiRoutes[] = {
     {"POST", "/v1/embeddings", kOpenAiErrors, OpenAiEmbeddings,
-     About("Embeddings, as OpenAI's API has them", "EmbeddingsRequest", "Embeddings"),
+     About("Embeddings, as OpenAI's API has them", "EmbeddingsRequest", "Embeddings")
+         .Lines("EmbeddingLine"),
      frontend::RouteFor::kUsers, true},
     {"POST", "/embeddings", kOpenAiErrors, OpenAiEmbeddings,
-     About("The same as /v1/embeddings", "EmbeddingsRequest", "Embeddings"),
+     About("The same as /v1/embeddings", "EmbeddingsRequest", "Embeddings").Lines("EmbeddingLine"),
      frontend::RouteFor::kUsers, true},
     {"GET", "/v1/models", kOpenAiErrors, ListModels,
      About("The models that are served", nullptr, "Models")},

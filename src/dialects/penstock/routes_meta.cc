@@ -6,11 +6,11 @@
 #include "http/accept.h"
 #include "http/gzip.h"
 #include "json/json_writer.h"
-#include "live/stats.h"
 #include "metrics/metric_aliases.h"
 #include "serving/docs_page.h"
 #include "serving/openapi.h"
 #include "serving/route_table.h"
+#include "telemetry/print_stats.h"
 
 namespace penstock::dialects {
 namespace {
@@ -60,7 +60,7 @@ void RenderRouterMetrics(const RouteCall& call) {
 }
 
 void GetStats(const RouteCall& call) {
-  call.Ok(live::PrintStats(call.service->GetStats(), call.options->stage_timers));
+  call.Ok(telemetry::PrintStats(call.service->GetStats(), call.options->stage_timers));
 }
 
 void ResetStats(const RouteCall& call) {
@@ -116,7 +116,8 @@ constexpr Route kMetaRoutes[] = {
     {"GET", "/ping", kTeiErrors, Live, About("The same as /health", nullptr, "State"),
      frontend::RouteFor::kEveryone},
     {"GET", "/readyz", kTeiErrors, Ready,
-     About("503 while models to preload are being loaded, or one failed to", nullptr, "State"),
+     About("503 while models to preload are being loaded, or one failed to", nullptr, "State")
+         .Fails("State"),
      frontend::RouteFor::kEveryone},
     {"GET", "/metrics", kTeiErrors, RenderMetrics,
      About("Counters and histograms in Prometheus text format 0.0.4"),

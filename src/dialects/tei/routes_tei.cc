@@ -139,7 +139,8 @@ constexpr Route kTeiRoutes[] = {
     {"POST", "/invocations", kTeiErrors, WithObject<Root>,
      About("The same, under SageMaker's name", "RootRequest", "RootAnswer")},
     {"POST", "/embed", kTeiErrors, WithObject<Embed>,
-     About("Embeddings, as text-embeddings-inference has them", "TeiEmbedRequest", "TeiEmbeddings"),
+     About("Embeddings, as text-embeddings-inference has them", "TeiEmbedRequest", "TeiEmbeddings")
+         .Lines("EmbeddingLine"),
      frontend::RouteFor::kUsers, true},
     {"POST", "/embed_all", kTeiErrors, WithObject<EmbedAll>,
      About("An embedding of each token", "TeiEmbedAllRequest", "TeiTokenEmbeddings")},
@@ -155,7 +156,8 @@ constexpr Route kTeiRoutes[] = {
            "AnyTokenizeRequest", "AnyTokens")},
     {"POST", "/decode", kTeiErrors, WithObject<Decode>,
      About("The texts of token ids", "TeiDecodeRequest", "TeiTexts")},
-    {"GET", "/info", kTeiErrors, Info, About("The models and the limits", nullptr, "Info")},
+    {"GET", "/info", kTeiErrors, Info,
+     About("The models and the limits", nullptr, "Info").Query("Model")},
 };
 
 }  // namespace
