@@ -435,10 +435,19 @@ void AttendInParts(const AttentionTask& task) {
   }
 }
 
+template <typename Dot>
+void AttentionBy(const AttentionTask& task) {
+  if constexpr (Base::Multiplies(Dot::kType)) {
+    Base::Table().attention(task);
+  } else {
+    AttendInParts<Dot>(task);
+  }
+}
+
 void AttentionHead(const AttentionTask& task) {
   if (task.dtype == numbers::DType::kBf16) {
-    AttendInParts<DotBf16>(task);
+    AttentionBy<DotBf16>(task);
   } else {
-    AttendInParts<DotF32>(task);
+    AttentionBy<DotF32>(task);
   }
 }

@@ -1,19 +1,25 @@
 // block_gemm for every stored type. Included inside namespace penstock::cpu::<isa>, after
 // tile_blocks-inl.h.
 
-template <numbers::DType kType>
-void VectorBlockGemm(const BlockGemmTask& task) {
-  if (task.dtype == numbers::DType::kF32) {
-    if constexpr (BlockLayout<kType>::kFloat) {
+// `kSmall`: the type has kernels for few rows.
+template <numbers::DType kType, typename Dot, bool kSmall>
+void VectorBlockGemmBy(const BlockGemmTask& task) {
+  if constexpr (Base::Multiplies(Dot::kType)) {
+    Base::Table().block_gemm(task);
+  } else {
+    if constexpr (kSmall) {
       if (task.rows <= kSmallRows) return SmallGemmOf<kType>(task);
     }
-    return BlockGemmBy<kType, DotF32>(task);
+    BlockGemmBy<kType, Dot>(task);
   }
-  if (task.dtype == numbers::DType::kBf16) return BlockGemmBy<kType, DotBf16>(task);
-  if constexpr (!BlockLayout<kType>::kFloat) {
-    if (task.rows <= kSmallRows) return SmallGemmOf<kType>(task);
-    BlockGemmBy<kType, DotInt8>(task);
-  }
+}
+
+template <numbers::DType kType>
+void VectorBlockGemm(const BlockGemmTask& task) {
+  constexpr bool kFloat = BlockLayout<kType>::kFloat;
+  if (task.dtype == numbers::DType::kF32) return VectorBlockGemmBy<kType, DotF32, kFloat>(task);
+  if (task.dtype == numbers::DType::kBf16) return VectorBlockGemmBy<kType, DotBf16, false>(task);
+  if constexpr (!kFloat) VectorBlockGemmBy<kType, DotInt8, true>(task);
 }
 
 // With a tile unit, the vector kernels are those of another instruction set.

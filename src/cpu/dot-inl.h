@@ -8,6 +8,7 @@
 
 struct DotF32 {
   using Acc = Simd::Vec;
+  static constexpr numbers::DType kType = numbers::DType::kF32;
   static constexpr bool kInt8 = false;
   static constexpr bool kByPairs = false;
   static constexpr bool kCoarse = false;
@@ -30,6 +31,7 @@ template <typename S>
 struct DotBf16Of {
   using Set = S;
   using Acc = typename S::Vec;
+  static constexpr numbers::DType kType = numbers::DType::kBf16;
   static constexpr bool kInt8 = false;
   static constexpr bool kByPairs = requires { S::kMultipliesPairs; };
   static constexpr bool kCoarse = true;
@@ -61,6 +63,7 @@ template <typename S>
 struct DotInt8Of {
   using Set = S;
   using Acc = typename S::Words;
+  static constexpr numbers::DType kType = numbers::DType::kI8;
   static constexpr bool kInt8 = true;
   static constexpr bool kByPairs = requires { S::kMultipliesPairs; };
   static constexpr bool kCoarse = true;

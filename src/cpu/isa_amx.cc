@@ -1,5 +1,6 @@
-// The amx build: avx512bf16 with GEMMs, of blocks too, and attention of encoders by the tile unit. The linker may keep this
-// file's copy of an inline function for the whole program, so nothing of std is instantiated here.
+// The amx build: avx512bf16 with GEMMs, of blocks too, and attention of encoders by the tile unit.
+// The linker may keep this file's copy of an inline function for the whole program, so nothing of std
+// is instantiated here.
 #include "cpu/block_layout.h"
 #include "cpu/kernels.h"
 
@@ -12,8 +13,12 @@ namespace amx {
 namespace {
 #include "cpu/simd_avx512-inl.h"
 // After Simd: these lines keep clang-format from sorting them.
+#include "cpu/base-inl.h"
 #include "cpu/tiles_amx-inl.h"
-// After Tiles.
+
+using Base = BaseOf<Avx512Bf16Kernels, numbers::DType::kBf16, numbers::DType::kI8>;
+
+// After Base.
 #include "cpu/tile_table-inl.h"
 }  // namespace
 }  // namespace amx

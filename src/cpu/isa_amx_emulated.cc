@@ -1,5 +1,5 @@
-// The amx build on a tile unit in C++. The linker may keep this
-// file's copy of an inline function for the whole program, so nothing of std is instantiated here.
+// The amx build on a tile unit in C++. The linker may keep this file's copy of an inline function for
+// the whole program, so nothing of std is instantiated here.
 #include "cpu/block_layout.h"
 #include "cpu/kernels.h"
 
@@ -12,8 +12,12 @@ namespace amx_emulated {
 namespace {
 #include "cpu/simd_avx512-inl.h"
 // After Simd: these lines keep clang-format from sorting them.
+#include "cpu/base-inl.h"
 #include "cpu/tiles_emulated-inl.h"
-// After Tiles.
+
+using Base = BaseOf<Avx512Bf16Kernels, numbers::DType::kBf16, numbers::DType::kI8>;
+
+// After Base.
 #include "cpu/tile_table-inl.h"
 }  // namespace
 }  // namespace amx_emulated

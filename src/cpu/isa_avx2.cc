@@ -12,8 +12,12 @@ namespace avx2 {
 namespace {
 #include "cpu/simd_avx2-inl.h"
 // After Simd: these lines keep clang-format from sorting them.
+#include "cpu/base-inl.h"
 #include "cpu/tiles_none-inl.h"
-// After Tiles.
+
+using Base = NoBase;
+
+// After Base.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

@@ -1,5 +1,5 @@
-// The avx512bf16 build of every kernel. The linker may keep this file's copy of an inline function
-// for the whole program, so nothing of std is instantiated here.
+// The avx512bf16 build: avx512vnni with products of bf16. The linker may keep this file's copy of an
+// inline function for the whole program, so nothing of std is instantiated here.
 #include "cpu/block_layout.h"
 #include "cpu/kernels.h"
 
@@ -12,8 +12,12 @@ namespace avx512bf16 {
 namespace {
 #include "cpu/simd_avx512-inl.h"
 // After Simd: these lines keep clang-format from sorting them.
+#include "cpu/base-inl.h"
 #include "cpu/tiles_none-inl.h"
-// After Tiles.
+
+using Base = BaseOf<Avx512VnniKernels, numbers::DType::kBf16>;
+
+// After Base.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

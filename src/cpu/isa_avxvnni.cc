@@ -1,5 +1,5 @@
-// The avxvnni build of every kernel. The linker may keep this file's copy of an inline function for
-// the whole program, so nothing of std is instantiated here.
+// The avxvnni build: avx2 with products of int8. The linker may keep this file's copy of an inline
+// function for the whole program, so nothing of std is instantiated here.
 #include "cpu/block_layout.h"
 #include "cpu/kernels.h"
 
@@ -12,8 +12,12 @@ namespace avxvnni {
 namespace {
 #include "cpu/simd_avx2-inl.h"
 // After Simd: these lines keep clang-format from sorting them.
+#include "cpu/base-inl.h"
 #include "cpu/tiles_none-inl.h"
-// After Tiles.
+
+using Base = BaseOf<Avx2Kernels, numbers::DType::kI8>;
+
+// After Base.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

@@ -1,5 +1,5 @@
-// The NEON build with I8MM and BF16. The linker may keep this file's copy of an inline function for
-// the whole program, so nothing of std is instantiated here.
+// The NEON build with products of int8 and bf16. The linker may keep this file's copy of an inline
+// function for the whole program, so nothing of std is instantiated here.
 #include "cpu/block_layout.h"
 #include "cpu/kernels.h"
 
@@ -12,8 +12,12 @@ namespace i8mm {
 namespace {
 #include "cpu/simd_neon-inl.h"
 // After Simd: these lines keep clang-format from sorting them.
+#include "cpu/base-inl.h"
 #include "cpu/tiles_none-inl.h"
-// After Tiles.
+
+using Base = BaseOf<NeonKernels, numbers::DType::kBf16, numbers::DType::kI8>;
+
+// After Base.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

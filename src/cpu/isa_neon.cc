@@ -12,8 +12,12 @@ namespace neon {
 namespace {
 #include "cpu/simd_neon-inl.h"
 // After Simd: these lines keep clang-format from sorting them.
+#include "cpu/base-inl.h"
 #include "cpu/tiles_none-inl.h"
-// After Tiles.
+
+using Base = NoBase;
+
+// After Base.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

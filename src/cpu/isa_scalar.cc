@@ -10,8 +10,12 @@ namespace scalar {
 namespace {
 #include "cpu/simd_scalar-inl.h"
 // After Simd: these lines keep clang-format from sorting them.
+#include "cpu/base-inl.h"
 #include "cpu/tiles_none-inl.h"
-// After Tiles.
+
+using Base = NoBase;
+
+// After Base.
 #include "cpu/kernels-inl.h"
 
 constexpr Kernels kKernels = {

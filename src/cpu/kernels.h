@@ -245,7 +245,9 @@ struct Kernels {
   void (*block_gemm)(const BlockGemmTask& task);
 };
 
-// Null where the compiler did not build that instruction set.
+// Null where the compiler did not build that instruction set. A set that only adds instructions to
+// another (avxvnni, avx512vnni, avx512bf16, amx, i8mm) compiles what these change and hands the
+// rest to that one: cpu/base-inl.h.
 const Kernels* ScalarKernels();
 const Kernels* Avx2Kernels();
 const Kernels* AvxVnniKernels();

@@ -2,11 +2,12 @@
 // Included inside namespace penstock::cpu::<isa>, after dot-inl.h.
 //
 // Lanes<phase> and Line<phase> give what Add multiplies: lanes of a panel, and one value (bf16: a
-// pair) of a row for all lanes. kScaled: sums are multiplied by a scale of each key, and weights by
+// pair) of a row for all lanes. kProducts: the type of both factors then. kScaled: sums are multiplied by a scale of each key, and weights by
 // one of each value.
 
 struct KvF32 {
   static constexpr numbers::DType kType = numbers::DType::kF32;
+  static constexpr numbers::DType kProducts = numbers::DType::kF32;
   static constexpr int kPhases = 1;
   static constexpr bool kCoarse = false;
   static constexpr bool kScaled = false;
@@ -40,6 +41,7 @@ struct KvI8 : KvF32 {
 
 struct KvBf16 {
   static constexpr numbers::DType kType = numbers::DType::kBf16;
+  static constexpr numbers::DType kProducts = numbers::DType::kBf16;
   static constexpr int kPhases = DotBf16::kPhases;
   static constexpr bool kCoarse = true;
   static constexpr bool kScaled = false;

@@ -403,14 +403,18 @@ void AttendTile(const AttendTask& task, const KvLayout& layout, const AttendSize
 
 template <typename Kv>
 void AttendLines(const AttendTask& task) {
-  const size_t size = static_cast<size_t>(task.kv.head_size);
-  const KvLayout layout = KvLayoutOf(Kv::kType, size);
-  const AttendSizes sizes(Kv::kType, size);
-  const size_t lines = task.rows * task.heads;
-  const size_t tiles = (lines + kTileRows - 1) / kTileRows;
-  for (size_t t = 0; t < tiles; ++t) {
-    const size_t begin = lines * t / tiles;
-    AttendTile<Kv>(task, layout, sizes, begin, lines * (t + 1) / tiles - begin);
+  if constexpr (Base::Multiplies(Kv::kProducts)) {
+    Base::Table().attend_chunk(task);
+  } else {
+    const size_t size = static_cast<size_t>(task.kv.head_size);
+    const KvLayout layout = KvLayoutOf(Kv::kType, size);
+    const AttendSizes sizes(Kv::kType, size);
+    const size_t lines = task.rows * task.heads;
+    const size_t tiles = (lines + kTileRows - 1) / kTileRows;
+    for (size_t t = 0; t < tiles; ++t) {
+      const size_t begin = lines * t / tiles;
+      AttendTile<Kv>(task, layout, sizes, begin, lines * (t + 1) / tiles - begin);
+    }
   }
 }
 

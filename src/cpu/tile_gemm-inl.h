@@ -270,7 +270,9 @@ inline void GemmByUnit(const GemmTask& task, size_t begin, size_t end, size_t fi
 // A few panels at a time, which are still in L2 when the rows that fill no tile follow.
 template <typename Dot>
 void GemmOf(const GemmTask& task) {
-  if constexpr (!kByTiles<Dot>) {
+  if constexpr (Base::Multiplies(Dot::kType)) {
+    Base::Table().gemm(task);
+  } else if constexpr (!kByTiles<Dot>) {
     GemmByVectors<Dot>(task, 0, task.panel_count, 0, task.rows);
   } else {
     constexpr size_t kPanels = 4;
