@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "text/byte_level.h"
+#include "unicode/ascii_run.h"
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
 
@@ -130,51 +131,45 @@ BertNormalizer::BertNormalizer(bool clean_text, bool chinese, bool strip_accents
 }
 
 Status BertNormalizer::Normalize(NormalizedText* text) const {
-  // ASCII that keeps its length is rewritten in place, tracked or not.
-  const size_t done = FastAscii(text);
+  // ASCII that keeps its length is rewritten in place, tracked or not. Applying the full rules to it
+  // again changes nothing.
+  const size_t done = RewriteAscii(text->text.data(), text->text.size());
   if (done != text->text.size()) {
     if (text->track()) {
       Tracked(text);
     } else {
-      Untracked(text);
+      Untracked(text, done);
     }
   }
   return text->Bound(text->text.size());
 }
 
-// Rewrites the leading ASCII characters that are kept; returns where it stopped. Applying the full
-// rules to the rewritten ones again changes nothing.
-size_t BertNormalizer::FastAscii(NormalizedText* text) const {
+size_t BertNormalizer::RewriteAscii(char* bytes, size_t size) const {
   size_t at = 0;
-  for (; at < text->text.size(); ++at) {
-    const auto byte = static_cast<unsigned char>(text->text[at]);
-    if (byte >= 128 || ascii_[byte] == 0xFF) break;
-    text->text[at] = char(ascii_[byte]);
+  while (at < size) {
+    if (size - at >= 16 && unicode::LowercasePrinted16(bytes + at, lowercase_)) {
+      at += 16;
+      continue;
+    }
+    for (const size_t stop = std::min(size, at + 16); at < stop; ++at) {
+      const auto byte = static_cast<unsigned char>(bytes[at]);
+      if (byte >= 128 || ascii_[byte] == 0xFF) return at;
+      bytes[at] = static_cast<char>(ascii_[byte]);
+    }
   }
   return at;
 }
 
-void BertNormalizer::Untracked(NormalizedText* text) const {
+void BertNormalizer::Untracked(NormalizedText* text, size_t done) const {
   const unicode::UnicodeTable& table = unicode::UnicodePropertyTable();
   std::string out;
-  out.reserve(text->text.size() + text->text.size() / 4);
-  const std::string& in = text->text;
-  for (size_t at = 0; at < in.size();) {
-    // A stretch of kept ASCII.
-    size_t end = at;
-    while (end < in.size()) {
-      const auto byte = static_cast<unsigned char>(in[end]);
-      if (byte >= 128 || ascii_[byte] == 0xFF) break;
-      ++end;
-    }
-    if (end > at) {
-      const size_t begin = out.size();
-      out.append(in, at, end - at);
-      for (size_t i = begin; i < out.size(); ++i) {
-        out[i] = char(ascii_[static_cast<unsigned char>(out[i])]);
-      }
-      at = end;
-    }
+  std::string& in = text->text;
+  out.reserve(in.size() + in.size() / 4);
+  out.append(in, 0, done);
+  for (size_t at = done; at < in.size();) {
+    const size_t kept = RewriteAscii(in.data() + at, in.size() - at);
+    out.append(in, at, kept);
+    at += kept;
     // A stretch of anything else. Dropped ASCII belongs to it: marks on both sides of a dropped
     // character are ordered together.
     AccentStripper stripper(lowercase_, &out);

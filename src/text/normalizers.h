@@ -34,8 +34,10 @@ class BertNormalizer : public Normalizer {
   bool splits_chinese() const { return chinese_; }
 
  private:
-  size_t FastAscii(NormalizedText* text) const;
-  void Untracked(NormalizedText* text) const;
+  // Rewrites the ASCII characters at the begin of `bytes` that are kept, and returns their number.
+  size_t RewriteAscii(char* bytes, size_t size) const;
+  // `done`: bytes at the begin that are rewritten already.
+  void Untracked(NormalizedText* text, size_t done) const;
   void Tracked(NormalizedText* text) const;
 
   bool clean_, chinese_, strip_accents_, lowercase_;

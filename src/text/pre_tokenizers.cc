@@ -1,5 +1,8 @@
 #include "text/pre_tokenizers.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "text/byte_level.h"
 #include "unicode/ascii_run.h"
 #include "unicode/unicode.h"
@@ -217,9 +220,8 @@ Status BertPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces)
   const char* data = text->text.data();
   CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
     uint32_t word = begin;
-    for (uint32_t at = begin; at < end;) {
-      at += static_cast<uint32_t>(unicode::SomeAsciiAlnum({data + at, end - at}));
-      if (at == end) break;
+    // The character at `at`, which is no ASCII letter or digit; returns its end.
+    const auto cut = [&](uint32_t at) {
       const auto byte = static_cast<unsigned char>(data[at]);
       int length = 1;
       unsigned char kind;
@@ -228,13 +230,27 @@ Status BertPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces)
       } else {
         kind = BertClassOf(table.Get(unicode::DecodeUtf8(data + at, &length)));
       }
-      const uint32_t next = at + length;
+      const uint32_t next = at + static_cast<uint32_t>(length);
       if (kind != kBertOther) {
         emit(word, at);
         if (kind == kBertPunct) emit(at, next);
         word = next;
       }
-      at = next;
+      return next;
+    };
+    uint32_t at = begin;
+    uint64_t alnum = 0;
+    while (unicode::AsciiAlnumBits({data + at, end - at}, &alnum)) {
+      uint32_t next = at;
+      for (uint64_t others = ~alnum; others != 0; others &= others - 1) {
+        const uint32_t other = at + static_cast<uint32_t>(std::countr_zero(others));
+        if (other >= next) next = cut(other);  // else it is within a character
+      }
+      at = std::max(at + 64, next);
+    }
+    while (at < end) {
+      at += static_cast<uint32_t>(unicode::SomeAsciiAlnum({data + at, end - at}));
+      if (at < end) at = cut(at);
     }
     emit(word, end);
   });

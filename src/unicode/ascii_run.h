@@ -1,4 +1,4 @@
-// Runs of ASCII letters and digits, 16 bytes at a time: words of most texts end within one look,
+// Runs of ASCII, 16 bytes at a time: words of most texts end within one look,
 // where a loop byte by byte would end at a branch that no processor foresees.
 #pragma once
 
@@ -50,6 +50,41 @@ inline size_t SomeAsciiAlnum(std::string_view text) {
 #endif
   (void)text;
   return 0;
+}
+
+// Which of the first 64 bytes are ASCII letters and digits, a bit each. False: the text is shorter,
+// or there are no vectors.
+inline bool AsciiAlnumBits(std::string_view text, uint64_t* bits) {
+#if defined(__SSE2__)
+  if (text.size() >= 64) {
+    *bits = 0;
+    for (size_t part = 0; part < 4; ++part) {
+      const __m128i bytes = LoadBytes(text.substr(16 * part));
+      const __m128i alnum = _mm_or_si128(LettersOf(bytes), BytesWithin(bytes, '0', 10));
+      *bits |= static_cast<uint64_t>(_mm_movemask_epi8(alnum)) << 16 * part;
+    }
+    return true;
+  }
+#endif
+  (void)text;
+  (void)bits;
+  return false;
+}
+
+// Rewrites 16 bytes if all are ASCII that is printed, spaces among it; else returns false.
+inline bool LowercasePrinted16([[maybe_unused]] char* bytes, [[maybe_unused]] bool lowercase) {
+#if defined(__SSE2__)
+  auto* const place = reinterpret_cast<__m128i*>(bytes);
+  const __m128i all = _mm_loadu_si128(place);
+  if (_mm_movemask_epi8(BytesWithin(all, 0x20, 0x5F)) != 0xFFFF) return false;
+  if (lowercase) {
+    const __m128i upper = BytesWithin(all, 'A', 26);
+    _mm_storeu_si128(place, _mm_add_epi8(all, _mm_and_si128(upper, _mm_set1_epi8(0x20))));
+  }
+  return true;
+#else
+  return false;
+#endif
 }
 
 }  // namespace penstock::unicode
