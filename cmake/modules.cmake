@@ -55,10 +55,14 @@ function(penstock_module name)
   set(isa_avx512vnni ${avx512} -mavx512vnni)
   set(isa_avx512bf16 ${avx512} -mavx512vnni -mavx512bf16)
   set(isa_amx ${isa_avx512bf16} -mamx-tile -mamx-int8 -mamx-bf16)
-  set(isa_amx_emulated ${isa_avx512bf16} -O2)
+  set(isa_amx_emulated ${isa_avx512bf16})
   set(isa_i8mm -march=armv8.2-a+i8mm+bf16)
   # Slow at best, and the code of -O3 is twice as large.
-  set(isa_scalar -O2)
+  set(isa_scalar)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    list(APPEND isa_scalar -O2)
+    list(APPEND isa_amx_emulated -O2)
+  endif()
   # g++ 12.2 merges templates of kernels that are alike and takes the ranges of values of one for the
   # other: Q6_K in bf16 became 0.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

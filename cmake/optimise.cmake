@@ -8,7 +8,7 @@ function(penstock_small target)
   endif()
 endfunction()
 
-# What nothing calls is left out, which is most of protobuf and half of the grammars' library.
+# What nothing calls is left out, which is most of protobuf.
 if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT PENSTOCK_SANITIZE)
   add_compile_options(-ffunction-sections)
   add_link_options(-Wl,--gc-sections)

@@ -16,5 +16,4 @@ target_compile_definitions(penstock_xgrammar PUBLIC XGRAMMAR_LOG_CUSTOMIZE=1 XGR
                            XGRAMMAR_ENABLE_INTERNAL_CHECK=0)
 set_target_properties(penstock_xgrammar PROPERTIES CXX_STANDARD 17)
 target_compile_options(penstock_xgrammar PRIVATE -w)
-penstock_small(penstock_xgrammar)
 target_link_libraries(penstock_xgrammar PUBLIC Threads::Threads)

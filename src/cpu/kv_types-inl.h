@@ -2,7 +2,7 @@
 // Included inside namespace penstock::cpu::<isa>, after dot-inl.h.
 //
 // Lanes<phase> and Line<phase> give what Add multiplies: lanes of a panel, and one value (bf16: a
-// pair) of a row for all lanes. kProducts: the type of both factors then. kScaled: sums are multiplied by a scale of each key, and weights by
+// pair) of a row for all lanes. kProducts: the type of the numbers that Add multiplies. kScaled: sums are multiplied by a scale of each key, and weights by
 // one of each value.
 
 struct KvF32 {

@@ -112,11 +112,11 @@ struct About {
 struct Route : frontend::RouteInfo {
   constexpr Route(const char* method_in, const char* path_in, ErrorBody error_body_in,
                   void (*handle_in)(const RouteCall& call), const About& about_in,
-                  frontend::RouteFor who_in = frontend::RouteFor::kUsers, bool lines_in = false,
+                  frontend::RouteFor who_in = frontend::RouteFor::kUsers,
                   size_t (*json_bytes_in)(const http::HttpRequest& request,
                                           size_t body_bytes) = nullptr,
                   bool endless_in = false)
-      : frontend::RouteInfo{method_in, path_in, who_in, lines_in, endless_in},
+      : frontend::RouteInfo{method_in, path_in, who_in, about_in.line != nullptr, endless_in},
         error_body(error_body_in),
         handle(handle_in),
         about(about_in),

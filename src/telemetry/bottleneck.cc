@@ -51,8 +51,10 @@ Bottleneck FindBottleneck(const Snapshot& window) {
   Bottleneck found;
   found.window_s = window.seconds;
   const double seconds = std::max(window.seconds, 1e-9);
-  const auto busiest = std::ranges::max_element(window.models, {}, &Snapshot::Model::busy_s);
-  const double model_busy = busiest == window.models.end() ? 0 : busiest->busy_s / seconds;
+  const auto busiest =
+      std::ranges::max_element(window.models, {}, &Snapshot::Model::replica_busy_s);
+  const double model_busy =
+      busiest == window.models.end() ? 0 : busiest->replica_busy_s() / seconds;
   const int64_t workers = std::max<int64_t>(window.tokenization.workers, 1);
   const double workers_busy = window.tokenization.busy_s / seconds / static_cast<double>(workers);
   const double processors_busy =

@@ -49,6 +49,15 @@ TEST(Bottleneck, ABusyModelComesFirst) {
   EXPECT_EQ(found.window_s, 10);
 }
 
+TEST(Bottleneck, ReplicasAreBusyTogether) {
+  Snapshot window = Window(10, 500);
+  window.models[1].busy_s = 9.7;
+  window.models[1].replicas = 2;
+  EXPECT_FALSE(FindBottleneck(window).saturated);
+  window.models[1].busy_s = 19.4;
+  EXPECT_EQ(FindBottleneck(window).why, "the model 'b' is busy 97 % of the time");
+}
+
 TEST(Bottleneck, PercentagesHaveADigitAfterThePointWhereItIsNotZero) {
   Snapshot window = Window(10, 500);
   window.models[1].busy_s = 9.662;

@@ -1,5 +1,6 @@
 #include "telemetry/collector.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cache/cache_metrics.h"
@@ -13,11 +14,7 @@
 namespace penstock::telemetry {
 namespace {
 
-constexpr std::chrono::seconds kRotate{10};
-
-int64_t Nanoseconds(Clock::time_point at) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
-}
+constexpr double kRotateS = 10;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -75,19 +72,56 @@ void ReadText(const registry::Registry::Entry& entry, metrics::Metrics* metrics,
   }
 }
 
-// All but the requests.
+// All but the fill ratios are of the present scheduler.
 void ReadTensors(const registry::Registry::Entry& entry, metrics::Metrics* metrics,
                  Snapshot::Model* model) {
-  const sched::TensorMetrics done = sched::TensorMetrics::Of(metrics, entry.name);
-  for (const sched::QueueMetrics::Class& of : done.classes) model->batches += of.batches->value();
-  model->rows = static_cast<uint64_t>(done.batch_rows.sum());
-  model->fill = done.batch_fill.sum();
-  model->busy_s = done.batch_duration.sum();
-  if (const engine::TensorEngine* const engine = entry.As<engine::TensorEngine>()) {
-    const sched::TensorScheduler& scheduler = engine->scheduler();
-    model->tensors = {scheduler.queued_rows(), scheduler.queued_bytes(),
-                      scheduler.signature().max_batch_size};
+  model->fill = sched::TensorMetrics::Of(metrics, entry.name).batch_fill.sum();
+  const engine::TensorEngine* const engine = entry.As<engine::TensorEngine>();
+  if (engine == nullptr) return;
+  const sched::TensorScheduler& scheduler = engine->scheduler();
+  const sched::TensorStatistics done = scheduler.Statistics();
+  model->batches = done.runs;
+  model->rows = done.rows;
+  model->requests = done.success.count;
+  model->busy_s = static_cast<double>(done.infer.ns) / 1e9;
+  model->tensors = {scheduler.queued_rows(), scheduler.queued_bytes(),
+                    scheduler.signature().max_batch_size};
+}
+
+Snapshot::Model ReadModel(const registry::Registry::Entry& entry, metrics::Metrics* metrics) {
+  Snapshot::Model model;
+  model.name = entry.name;
+  model.device = entry.device;
+  model.kind = KindOf(entry);
+  model.ready = entry.state == registry::ModelState::kReady;
+  model.loaded = bool{entry.model};
+  model.loads = entry.loads;
+  model.weights_bytes = entry.bytes.weights;
+  model.activations_bytes = entry.bytes.activations;
+  model.kv_bytes = entry.bytes.cache;
+  if (model.kind != Snapshot::Model::Kind::kText) model.replicas = entry.replicas;
+  if (model.kind == Snapshot::Model::Kind::kTensors) {
+    ReadTensors(entry, metrics, &model);
+    return model;
   }
+  const sched::SchedulerMetrics series = sched::SchedulerMetrics::Of(metrics, entry.name);
+  for (size_t c = 0; c < kPriorities; ++c) {
+    model.queues[c] = {series.classes[c].queue_requests->value(),
+                       series.classes[c].queue_units->value()};
+  }
+  if (model.kind == Snapshot::Model::Kind::kText) {
+    ReadText(entry, metrics, &model);
+  } else {
+    ReadEncoder(series, &model);
+  }
+  return model;
+}
+
+void AddTensorSums(const Snapshot::Model& more, Snapshot::Model* sums) {
+  sums->batches += more.batches;
+  sums->rows += more.rows;
+  sums->requests += more.requests;
+  sums->busy_s += more.busy_s;
 }
 
 }  // namespace
@@ -112,46 +146,30 @@ Collector::Collector(const registry::Registry* registry, const WorkerPool* pool,
       metrics::Metrics::Kind::kGauge,
       [load = pool->load()] { return static_cast<double>(load->waiting_tasks.load()); });
   metrics::AddProcessMetrics(metrics);
-  {
-    const std::lock_guard lock(mutex_);
-    reset_ = previous_ = latest_ = Take();
-  }
-  rotate_at_ns_ = Nanoseconds(started_ + kRotate);
+  reset_ = previous_ = latest_ = Take();
 }
 
-// By name, so that the sums of a model go on where it is unloaded and comes again.
-void Collector::AddModels(Snapshot* snapshot) const {
-  for (const registry::Registry::Entry& entry : registry_->List()) {
-    Snapshot::Model& model = snapshot->models.emplace_back();
-    model.name = entry.name;
-    model.device = entry.device;
-    model.kind = KindOf(entry);
-    model.ready = entry.state == registry::ModelState::kReady;
-    model.weights_bytes = entry.bytes.weights;
-    model.activations_bytes = entry.bytes.activations;
-    model.kv_bytes = entry.bytes.cache;
+void Collector::AddKnown(Snapshot* now) const {
+  for (Snapshot::Model& model : now->models) {
+    Known& known = known_[model.name];
     if (model.kind == Snapshot::Model::Kind::kTensors) {
-      ReadTensors(entry, metrics_, &model);
-      Answered& answered = answered_[entry.name];
-      if (const engine::TensorEngine* const engine = entry.As<engine::TensorEngine>()) {
-        const uint64_t now = engine->scheduler().Statistics().success.count;
-        if (now < answered.latest) answered.before += answered.latest;  // loaded again
-        answered.latest = now;
-      }
-      model.requests = answered.before + answered.latest;
-    } else {
-      const sched::SchedulerMetrics series = sched::SchedulerMetrics::Of(metrics_, entry.name);
-      for (size_t c = 0; c < kPriorities; ++c) {
-        model.queues[c] = {series.classes[c].queue_requests->value(),
-                           series.classes[c].queue_units->value()};
-      }
-      if (model.kind == Snapshot::Model::Kind::kText) {
-        ReadText(entry, metrics_, &model);
+      if (model.loaded && model.loads != known.latest.loads) {
+        AddTensorSums(known.latest, &known.before);
+        known.latest = model;
+      } else if (model.loaded) {
+        known.latest = model;
       } else {
-        ReadEncoder(series, &model);
+        AddTensorSums(known.latest, &model);
       }
+      AddTensorSums(known.before, &model);
+    } else {
+      known.latest = model;
     }
-    model.busy_s /= entry.replicas;
+  }
+  for (const auto& [name, known] : known_) {
+    if (std::ranges::find(now->models, name, &Snapshot::Model::name) != now->models.end()) continue;
+    Snapshot::Model& gone = now->gone.emplace_back(known.latest);
+    AddTensorSums(known.before, &gone);
   }
 }
 
@@ -160,7 +178,9 @@ Snapshot Collector::Take() const {
   now.seconds = Seconds(Clock::now() - started_);
   now.requests = requests_.Snapshot();
   for (size_t s = 0; s < metrics::kStages; ++s) now.stages[s] = stages_[s]->Snapshot();
-  AddModels(&now);
+  for (const registry::Registry::Entry& entry : registry_->List()) {
+    now.models.push_back(ReadModel(entry, metrics_));
+  }
   now.devices = ReadDevices(*registry_);
   now.token_cache = ReadCache("token", metrics_);
   now.result_cache = ReadCache("result", metrics_);
@@ -174,19 +194,15 @@ Snapshot Collector::Take() const {
 }
 
 void Collector::Rotate(const Snapshot& now) const {
-  if (Nanoseconds(Clock::now()) < rotate_at_ns_.load(std::memory_order_relaxed)) return;
+  const double past_s = now.seconds - latest_.seconds;
+  if (past_s < kRotateS) return;
+  Snapshot latest = now;
   // After a pause the present begins anew: the pause would hide it.
-  const double stretch_s = Seconds(kRotate);
-  previous_ = now.seconds - latest_.seconds < 2 * stretch_s ? std::move(latest_) : now;
-  latest_ = now;
-  rotate_at_ns_.store(Nanoseconds(Clock::now() + kRotate), std::memory_order_relaxed);
+  previous_ = past_s < 2 * kRotateS ? std::move(latest_) : Snapshot(now);
+  latest_ = std::move(latest);
 }
 
 void Collector::Record(const metrics::RequestTrace& trace) {
-  if (Nanoseconds(Clock::now()) >= rotate_at_ns_.load(std::memory_order_relaxed)) {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (lock.owns_lock()) Rotate(Take());
-  }
   for (size_t s = 0; s < metrics::kStages; ++s) {
     if (const int64_t ns = trace.ns(static_cast<metrics::Stage>(s)); ns > 0) stages_[s]->Record(ns);
   }
@@ -194,23 +210,27 @@ void Collector::Record(const metrics::RequestTrace& trace) {
 }
 
 Snapshot Collector::Read() const {
-  const std::lock_guard lock(mutex_);
   Snapshot now = Take();
+  const std::lock_guard lock(mutex_);
+  AddKnown(&now);
   Rotate(now);
   return now;
 }
 
 Stats Collector::ReadStats() const {
+  Snapshot now = Take();
   const std::lock_guard lock(mutex_);
-  const Snapshot now = Take();
+  AddKnown(&now);
   Rotate(now);
-  const bool young = now.seconds - latest_.seconds < Seconds(kRotate);
+  const bool young = now.seconds - latest_.seconds < kRotateS;
   return {now.seconds, now.Since(reset_), FindBottleneck(now.Since(young ? previous_ : latest_))};
 }
 
 void Collector::Reset() {
+  Snapshot now = Take();
   const std::lock_guard lock(mutex_);
-  reset_ = Take();
+  AddKnown(&now);
+  reset_ = std::move(now);
 }
 
 }  // namespace penstock::telemetry

@@ -3,11 +3,11 @@
 // A front end hands over the trace of each finished request. Times are kept in latency histograms,
 // whose percentiles are right within 2 %. They only grow; Reset() keeps a snapshot that later
 // windows begin at, so nothing recorded meanwhile is lost. The present bottleneck is found from the
-// last 10 to 20 seconds, regardless of resets.
+// last 10 to 20 seconds, regardless of resets, if snapshots are read at least as often (live/live_feed.h
+// does each second).
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -36,7 +36,7 @@ class Collector {
   // All must outlive it.
   Collector(const registry::Registry* registry, const WorkerPool* pool, metrics::Metrics* metrics);
 
-  // Adds a finished request. Any thread; takes no lock that another request holds for long.
+  // Adds a finished request. Any thread, without a lock.
   void Record(const metrics::RequestTrace& trace);
   // All but what the service knows of its requests: infers, requests_in_flight, requests_bytes.
   Snapshot Read() const;
@@ -44,11 +44,12 @@ class Collector {
   void Reset();
 
  private:
-  // With the mutex held, as Rotate.
+  // The counters as they are, of schedulers that are there.
   Snapshot Take() const;
+  // With the mutex held, as Rotate: adds what was counted by schedulers and models that are gone.
+  void AddKnown(Snapshot* now) const;
   // Begins a new stretch with `now`, if the last one is over.
   void Rotate(const Snapshot& now) const;
-  void AddModels(Snapshot* snapshot) const;
 
   const registry::Registry* const registry_;
   const WorkerPool* const pool_;
@@ -57,18 +58,17 @@ class Collector {
   std::array<metrics::DurationHistogram*, metrics::kStages> stages_{};
   metrics::DurationHistogram requests_;
 
-  mutable std::mutex mutex_;  // guards the members below; Record takes it only every 10 s
+  mutable std::mutex mutex_;  // guards the members below
   Snapshot reset_;
   // Begins of the last two stretches of at least kRotate, for the present bottleneck.
   mutable Snapshot previous_;
   mutable Snapshot latest_;
-  mutable std::atomic<int64_t> rotate_at_ns_;  // on Clock; read without the mutex
-  // Requests of tensor models by name. Their schedulers count, and end with the model.
-  struct Answered {
-    uint64_t before = 0;  // of the schedulers before the present one
-    uint64_t latest = 0;
+  // By name. Schedulers of tensor models count for themselves, and end with the model.
+  struct Known {
+    Snapshot::Model before;  // sums of the schedulers before the latest
+    Snapshot::Model latest;  // as read last
   };
-  mutable SeededMap<std::string, Answered> answered_;
+  mutable SeededMap<std::string, Known> known_;
 };
 
 }  // namespace penstock::telemetry

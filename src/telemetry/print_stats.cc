@@ -70,9 +70,9 @@ void WriteModel(const Snapshot::Model& model, double window_s, JsonWriter* json)
   json->Field("rows", model.rows).Field("tokens", model.tokens);
   json->Field("rows_per_batch", Ratio(static_cast<double>(model.rows), batches));
   json->Field("tokens_per_batch", Ratio(tokens, batches));
-  json->Field("batch_mean_ms", Ratio(model.busy_s * 1e3, batches));
+  json->Field("batch_mean_ms", Ratio(model.replica_busy_s() * 1e3, batches));
   json->Field("tokens_per_s", Ratio(tokens, window_s));
-  json->Field("busy_percent", Ratio(100 * model.busy_s, window_s));
+  json->Field("busy_percent", Ratio(100 * model.replica_busy_s(), window_s));
   if (model.text) WriteText(model, window_s, json);
   if (model.kind == Snapshot::Model::Kind::kTensors) WriteTensors(model, window_s, json);
   json->EndObject();

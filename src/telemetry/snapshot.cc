@@ -48,8 +48,10 @@ Snapshot Snapshot::Since(const Snapshot& earlier) const {
   }
   window.infers = infers.Since(earlier.infers);
   for (Model& model : window.models) {
-    const auto before = std::ranges::find(earlier.models, model.name, &Model::name);
-    if (before != earlier.models.end()) Subtract(*before, &model);  // else it came meanwhile
+    for (const std::vector<Model>* list : {&earlier.models, &earlier.gone}) {
+      const auto before = std::ranges::find(*list, model.name, &Model::name);
+      if (before != list->end()) Subtract(*before, &model);  // else it came meanwhile
+    }
   }
   Subtract(earlier.token_cache, &window.token_cache);
   Subtract(earlier.result_cache, &window.result_cache);

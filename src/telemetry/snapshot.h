@@ -28,6 +28,9 @@ struct Snapshot {
     std::string device;  // where it lies and computes
     Kind kind = Kind::kEncoder;
     bool ready = false;
+    bool loaded = false;
+    uint64_t loads = 0;    // since the start
+    int32_t replicas = 1;  // that work at once; their times are summed
 
     // Sums, which go on where a model is unloaded and loaded again. A batch of a text model is a
     // step, its rows are the texts that got a token, and its tokens are those that were computed.
@@ -35,7 +38,7 @@ struct Snapshot {
     uint64_t rows = 0;
     uint64_t tokens = 0;
     double fill = 0;        // sum of the batches' fill ratios; not of text models
-    double busy_s = 0;      // the model worked on batches; the mean of its replicas
+    double busy_s = 0;      // the replicas worked on batches
     uint64_t requests = 0;  // answered with results; of tensor models
     generate::DecodeTotals decode;
 
@@ -54,6 +57,7 @@ struct Snapshot {
     // What it takes at most, in bytes.
     uint64_t weights_bytes = 0, activations_bytes = 0, kv_bytes = 0;
 
+    double replica_busy_s() const { return busy_s / replicas; }  // in the mean
     int64_t queued_requests() const;
     int64_t queued_tokens() const;
   };
@@ -86,6 +90,7 @@ struct Snapshot {
   int64_t requests_in_flight = 0;
   int64_t requests_bytes = 0;  // bodies, ids, results, answers
   std::vector<Model> models;   // as Registry::List
+  std::vector<Model> gone;     // the sums of those that were there before
   std::vector<Device> devices;
   Cache token_cache, result_cache;
   struct Tokenization {

@@ -33,6 +33,17 @@ TEST(Snapshot, ModelsAreKnownByTheirNames) {
   EXPECT_EQ(FindBottleneck(window).name, "none");
 }
 
+TEST(Snapshot, AModelThatComesAgainHasWhatItHadBefore) {
+  Snapshot before, now;
+  before.gone.resize(1);
+  before.gone[0].name = "a";
+  before.gone[0].batches = 5;
+  now.models.resize(1);
+  now.models[0].name = "a";
+  now.models[0].batches = 7;
+  EXPECT_EQ(now.Since(before).models[0].batches, 2u);
+}
+
 TEST(Snapshot, SumsThatFellCountAsUnchanged) {
   Snapshot before, now;
   before.models.resize(1);

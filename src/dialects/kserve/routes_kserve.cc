@@ -214,10 +214,8 @@ constexpr Route Row(const char* method, const char* path, void (*handle)(const R
 }
 
 constexpr Route InferRow(const char* path, const About& about) {
-  return {"POST",        path,
-          kKserveErrors, Infer,
-          about,         frontend::RouteFor::kUsers,
-          false,         KserveInferJsonBytes};
+  return {
+      "POST", path, kKserveErrors, Infer, about, frontend::RouteFor::kUsers, KserveInferJsonBytes};
 }
 
 constexpr Route kKserveRoutes[] = {

@@ -294,7 +294,7 @@ void CancelBatch(const RouteCall& call) {
 constexpr Route kBatchesRoutes[] = {
     {"POST", "/v1/files", kOpenAiErrors, Upload,
      About("Uploads the input of a batch", "FileForm", "File").RequestType("multipart/form-data"),
-     frontend::RouteFor::kUsers, false, NoJson},
+     frontend::RouteFor::kUsers, NoJson},
     {"GET", "/v1/files", kOpenAiErrors, ListFiles,
      About("The files, the newest first", nullptr, "Files")},
     {"GET", "/v1/files/{id}", kOpenAiErrors, GetFile, About("One file", nullptr, "File")},

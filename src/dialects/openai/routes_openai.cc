@@ -39,11 +39,9 @@ void GetModel(const RouteCall& call) {
 constexpr Route kOpenAiRoutes[] = {
     {"POST", "/v1/embeddings", kOpenAiErrors, OpenAiEmbeddings,
      About("Embeddings, as OpenAI's API has them", "EmbeddingsRequest", "Embeddings")
-         .Lines("EmbeddingLine"),
-     frontend::RouteFor::kUsers, true},
+         .Lines("EmbeddingLine")},
     {"POST", "/embeddings", kOpenAiErrors, OpenAiEmbeddings,
-     About("The same as /v1/embeddings", "EmbeddingsRequest", "Embeddings").Lines("EmbeddingLine"),
-     frontend::RouteFor::kUsers, true},
+     About("The same as /v1/embeddings", "EmbeddingsRequest", "Embeddings").Lines("EmbeddingLine")},
     {"GET", "/v1/models", kOpenAiErrors, ListModels,
      About("The models that are served", nullptr, "Models")},
     {"GET", "/v1/models/{id}", kOpenAiErrors, GetModel,

@@ -125,7 +125,7 @@ constexpr Route kUiRoutes[] = {
     {"GET", "/v1/live", kTeiErrors, Watch,
      About("What happens, second by second: events until the client leaves", nullptr, nullptr,
            "LiveEvent", 200, ""),
-     frontend::RouteFor::kMonitors, false, nullptr, true},
+     frontend::RouteFor::kMonitors, nullptr, true},
     {"GET", "/v1/requests", kTeiErrors, Requests,
      About("Requests that were slow; errors by kind and by route", nullptr, "Requests"),
      frontend::RouteFor::kMonitors},

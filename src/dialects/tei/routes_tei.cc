@@ -140,8 +140,7 @@ constexpr Route kTeiRoutes[] = {
      About("The same, under SageMaker's name", "RootRequest", "RootAnswer")},
     {"POST", "/embed", kTeiErrors, WithObject<Embed>,
      About("Embeddings, as text-embeddings-inference has them", "TeiEmbedRequest", "TeiEmbeddings")
-         .Lines("EmbeddingLine"),
-     frontend::RouteFor::kUsers, true},
+         .Lines("EmbeddingLine")},
     {"POST", "/embed_all", kTeiErrors, WithObject<EmbedAll>,
      About("An embedding of each token", "TeiEmbedAllRequest", "TeiTokenEmbeddings")},
     {"POST", "/embed_sparse", kTeiErrors, EmbedSparse,
