@@ -1,5 +1,7 @@
 #include "text/added_tokens.h"
 
+#include <cstring>
+
 #include "base/printable.h"
 #include "unicode/unicode.h"
 #include "unicode/utf8.h"
@@ -16,7 +18,9 @@ Status AddedTokenMatcher::Build(const std::vector<AddedToken>& tokens, bool norm
                                      "added_tokens");
     }
     keys.emplace_back(tokens[i].pattern, int32_t(i));
-    starts_[static_cast<unsigned char>(tokens[i].pattern[0])] = true;
+    const auto start = static_cast<unsigned char>(tokens[i].pattern[0]);
+    only_start_ = keys.size() == 1 || only_start_ == start ? start : -1;
+    starts_[start] = true;
   }
   Vocabulary seen;
   for (const auto& [pattern, index] : keys) seen.Add(pattern, index);
@@ -31,10 +35,16 @@ Status AddedTokenMatcher::Build(const std::vector<AddedToken>& tokens, bool norm
 
 namespace {
 
-// The first byte from `at` with starts[byte], or `end`. Cut spends most of its time in this loop,
-// which is a function of its own because Cut has no register left for it.
-[[gnu::noinline]] const unsigned char* NextStart(const bool* starts, const unsigned char* at,
+// The first byte from `at` with starts[byte], or `end`; `only`: the one such byte, or -1. Cut spends
+// most of its time in this loop, which is a function of its own because Cut has no register left for
+// it.
+[[gnu::noinline]] const unsigned char* NextStart(const bool* starts, int only,
+                                                 const unsigned char* at,
                                                  const unsigned char* end) {
+  if (only >= 0) {
+    const void* const found = std::memchr(at, only, static_cast<size_t>(end - at));
+    return found == nullptr ? end : static_cast<const unsigned char*>(found);
+  }
   while (at < end && !starts[*at]) ++at;
   return at;
 }
@@ -61,9 +71,9 @@ Status AddedTokenMatcher::Cut(std::string_view text, uint32_t begin, uint32_t en
   uint32_t spaces_begin = 0, spaces_end = 0;  // of the last run that a token took on its right
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   const LongestKeys::Match* found = matches.empty() ? nullptr : matches.data();
-  for (uint32_t at = begin;;) {
-    at = at < end ? uint32_t(NextStart(starts_, bytes + at, bytes + end) - bytes) : end;
-    if (at >= end) break;
+  for (uint32_t at = begin; at < end;) {
+    at = uint32_t(NextStart(starts_, only_start_, bytes + at, bytes + end) - bytes);
+    if (at == end) break;
     size_t length = 0;
     int32_t index;
     if (found == nullptr) {

@@ -39,8 +39,9 @@ class AddedTokenMatcher {
  private:
   const std::vector<AddedToken>* tokens_ = nullptr;
   ByteTrie trie_;
-  LongestKeys longest_;  // if some patterns are long
-  bool starts_[256] = {};
+  LongestKeys longest_;    // if some patterns are long
+  bool starts_[256] = {};  // first bytes of patterns
+  int only_start_ = -1;    // the byte, if all begin alike
 };
 
 }  // namespace penstock::text

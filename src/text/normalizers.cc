@@ -365,6 +365,68 @@ Status CharNormalizer::Normalize(NormalizedText* text) const {
   return text->Bound(text->text.size());
 }
 
+namespace {
+
+// A text part by part: with alignment as changes, else as bytes.
+class Rewrite {
+ public:
+  explicit Rewrite(const NormalizedText& text) : track_(text.track()) {
+    if (track_) {
+      changes_.reserve(text.text.size());
+    } else {
+      out_.reserve(text.text.size() + 16);
+    }
+  }
+  void Keep(std::string_view part) {
+    if (track_) {
+      Push(part);
+    } else {
+      out_.append(part);
+    }
+  }
+  void Replace(std::string_view part, std::string_view by) {
+    modified_ = true;
+    if (!track_) {
+      for (size_t at = 0; at < by.size();) unicode::AppendUtf8(Next(by, &at), &out_);
+      return;
+    }
+    const int change = Push(by) - int(unicode::Utf8Count(part));
+    // More characters than before: the last ones are new. Fewer: the last one swallows the rest,
+    // even where that is a character of an earlier part (the reference does so).
+    for (int i = 0; i < change; ++i) changes_[changes_.size() - 1 - i].change = 1;
+    if (change < 0 && !changes_.empty()) changes_.back().change += change;
+  }
+  void Finish(NormalizedText* text) {
+    if (!modified_) return;
+    if (track_) {
+      text->Transform(changes_, 0);
+    } else {
+      text->text.swap(out_);
+    }
+  }
+
+ private:
+  static char32_t Next(std::string_view text, size_t* at) {
+    int length = 0;
+    const char32_t c = unicode::DecodeUtf8(text.data() + *at, &length);
+    *at += static_cast<size_t>(length);
+    return c;
+  }
+  // Returns the number of characters.
+  int Push(std::string_view part) {
+    const size_t before = changes_.size();
+    for (size_t at = 0; at < part.size();) changes_.push_back({Next(part, &at), 0});
+    return static_cast<int>(changes_.size() - before);
+  }
+
+  const bool track_;
+  bool modified_ = false;
+  std::vector<unicode::CharChange> changes_;
+  std::string out_;
+};
+
+}  // namespace
+
 PrecompiledNormalizer::PrecompiledNormalizer(PrecompiledCharsmap map) : map_(std::move(map)) {
   for (size_t c = 0; c < kept_.size(); ++c) {
     const char byte = static_cast<char>(c);
@@ -385,62 +447,41 @@ size_t PrecompiledNormalizer::KeptAscii(std::string_view text, size_t at) const 
 }
 
 Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
-  if (KeptAscii(text->text, 0) == text->text.size()) return text->Bound(text->text.size());
-  std::vector<unicode::CharChange> changes;
-  changes.reserve(text->text.size());
-  bool modified = false;
-  size_t made = 0;  // bytes of replacements
-  const auto replace = [&](std::string_view old_part, std::string_view new_part) {
-    const int old_count = int(unicode::Utf8Count(old_part));
-    int new_count = 0;
-    for (size_t at = 0; at < new_part.size();) {
-      int length = 0;
-      changes.push_back({unicode::DecodeUtf8(new_part.data() + at, &length), 0});
-      at += length;
-      ++new_count;
-    }
-    // More characters than before: the last ones are new. Fewer: the last one swallows the rest,
-    // even where that is a character of an earlier part (the reference does so).
-    for (int i = 0; i < new_count - old_count; ++i) changes[changes.size() - 1 - i].change = 1;
-    if (new_count < old_count && !changes.empty()) changes.back().change += new_count - old_count;
-    modified = true;
-  };
   const std::string_view all = text->text;
+  if (KeptAscii(all, 0) == all.size()) return text->Bound(all.size());
+  Rewrite rewrite(*text);
+  size_t made = 0;  // bytes of replacements
+  // False: the map has nothing for it.
+  const auto replace = [&](std::string_view part) {
+    const auto found = map_.Find(part);
+    if (!found) return false;
+    made += found->size();
+    if (made <= text->max_bytes()) rewrite.Replace(part, *found);
+    return true;
+  };
   size_t polled = 0;
   for (size_t at = 0; at < all.size();) {
+    if (made > text->max_bytes()) return text->Bound(made);
     if (at - polled >= kPollBytes) {
       if (!text->work()->Spend(at - polled)) return text->work()->status();
       polled = at;
     }
-    for (const size_t end = std::max(at, KeptAscii(all, at)); at < end; ++at) {
-      changes.push_back({static_cast<unsigned char>(all[at]), 0});
+    if (const size_t kept = KeptAscii(all, at); kept > at) {
+      rewrite.Keep(all.substr(at, kept - at));
+      at = kept;
+      continue;
     }
-    if (at == all.size()) break;
-    const size_t size = unicode::GraphemeLength(all.substr(at));
-    const std::string_view grapheme = all.substr(at, size);
-    at += size;
-    if (size < 6) {
-      if (const auto found = map_.Find(grapheme)) {
-        made += found->size();
-        if (made > text->max_bytes()) return text->Bound(made);
-        replace(grapheme, *found);
-        continue;
-      }
-    }
-    for (size_t i = 0; i < size;) {
-      int length = 0;
-      const char32_t c = unicode::DecodeUtf8(grapheme.data() + i, &length);
-      if (const auto found = map_.Find(grapheme.substr(i, length))) {
-        made += found->size();
-        if (made > text->max_bytes()) return text->Bound(made);
-        replace(grapheme.substr(i, length), *found);
-      } else {
-        changes.push_back({c, 0});
-      }
-      i += length;
+    const std::string_view grapheme = all.substr(at, unicode::GraphemeLength(all.substr(at)));
+    at += grapheme.size();
+    if (grapheme.size() < 6 && replace(grapheme)) continue;
+    for (size_t i = 0; i < grapheme.size();) {
+      const auto first = static_cast<unsigned char>(grapheme[i]);
+      const std::string_view c = grapheme.substr(i, unicode::Utf8Length(first));
+      if (!replace(c)) rewrite.Keep(c);
+      i += c.size();
     }
   }
-  if (modified) text->Transform(changes, 0);
+  rewrite.Finish(text);
   return text->Bound(text->text.size() + made);
 }
 

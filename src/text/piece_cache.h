@@ -2,7 +2,8 @@
 //
 // A model's tokens of a piece depend on the piece alone, and words of a language come again: a look
 // here takes the place of walks down tries, merges or Viterbi. A table of fixed size, two entries for
-// each value of the hash, so pieces that collide cost what they would cost without it.
+// each value of the hash and one of its neighbour's, so pieces that collide beyond these cost what they
+// would cost without it.
 #pragma once
 
 #include <array>
@@ -54,16 +55,20 @@ class PieceCache {
   // Writes the tokens of the piece by the tokenizer `owner` (not 0) to out[kIds], of which what is
   // behind them is undefined, and returns their number; 0: they are not known.
   size_t Find(const Key& key, size_t place, uint32_t owner, int32_t* out) const {
-    const Set& set = sets_[place];
-    const bool second = set[1].Is(key, owner);
-    if (!second && !set[0].Is(key, owner)) return 0;
-    const Entry& entry = set[second ? 1 : 0];
-    std::memcpy(out, entry.ids.data(), sizeof entry.ids);
-    return 1 + (entry.ids[1] >= 0) + (entry.ids[2] >= 0);
+    for (const size_t at : {place, place ^ 1}) {
+      const Set& set = sets_[at];
+      const bool second = set[1].Is(key, owner);
+      if (!second && !set[0].Is(key, owner)) continue;
+      const Entry& entry = set[second ? 1 : 0];
+      std::memcpy(out, entry.ids.data(), sizeof entry.ids);
+      return 1 + (entry.ids[1] >= 0) + (entry.ids[2] >= 0);
+    }
+    return 0;
   }
   void Put(const Key& key, size_t place, uint32_t owner, std::span<const ModelToken> tokens) {
     if (tokens.empty() || tokens.size() > kIds) return;
     Set& set = sets_[place];
+    if (set[1].owner != 0) sets_[place ^ 1][1] = set[1];  // where Find looks next
     set[1] = set[0];
     Entry& entry = set[0];
     entry.key = key;

@@ -65,6 +65,22 @@ TEST_F(PieceCacheTest, WhatDoesNotFitIsNotKept) {
   EXPECT_TRUE(Find("abcdef").empty());
 }
 
+TEST_F(PieceCacheTest, ThreePiecesOfASetAreKept) {
+  std::vector<std::string> same = {"w0"};
+  const auto place_of = [&](const std::string& piece) {
+    return cache_.Fetch(PieceCache::KeyOf(piece, 0, piece.size()), 1);
+  };
+  for (int i = 1; same.size() < 4; ++i) {
+    const std::string piece = "w" + std::to_string(i);
+    if (place_of(piece) == place_of("w0")) same.push_back(piece);
+  }
+  for (int i = 0; i < 3; ++i) Put(same[i], {i});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Find(same[i]), std::vector<int32_t>{i});
+  Put(same[3], {3});
+  EXPECT_TRUE(Find(same[0]).empty());  // the oldest
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(Find(same[i]), std::vector<int32_t>{i});
+}
+
 TEST_F(PieceCacheTest, ManyPiecesAreRightOrGone) {
   constexpr int kPieces = 200'000;
   for (int i = 0; i < kPieces; ++i) Put("w" + std::to_string(i), {i, 2 * i});

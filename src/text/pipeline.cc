@@ -275,52 +275,58 @@ Status Pipeline::TokenizeSection(std::string_view text, uint32_t begin, uint32_t
   return {};
 }
 
-// The pieces of the section in `scratch`, without offsets. Their entries in the cache of pieces are
-// fetched some pieces ahead.
+// The pieces of the section in `scratch`, without offsets: a block of them at a time, while the
+// entries of the next one in the cache of pieces are fetched.
 Status Pipeline::TokenizeIds(Work* work, Scratch* scratch, Tokens* out) const {
-  constexpr size_t kAhead = 16;
+  constexpr size_t kBlock = 16;
   const std::string_view all = scratch->text.text;
   const std::span<const Piece> pieces = scratch->pieces;
   PieceCache& cache = CacheOfThread();
-  struct Ahead {
+  struct Place {
     PieceCache::Key key;
-    size_t place;
-  } ahead[kAhead] = {};
-  const auto fetch = [&](size_t i) {
-    const size_t length = pieces[i].end - pieces[i].begin;
-    if (length > PieceCache::kPieceBytes) return;
-    Ahead& one = ahead[i % kAhead];
-    one.key = PieceCache::KeyOf(all, pieces[i].begin, length);
-    one.place = cache.Fetch(one.key, serial_);
+    size_t set;
+  } places[2][kBlock] = {};
+  const auto fetch = [&, owner = serial_](size_t first, Place* place) {
+    const size_t end = std::min(first + kBlock, pieces.size());
+    for (size_t i = first; i < end; ++i, ++place) {
+      const size_t length = pieces[i].end - pieces[i].begin;
+      if (length > PieceCache::kPieceBytes) continue;
+      place->key = PieceCache::KeyOf(all, pieces[i].begin, length);
+      place->set = cache.Fetch(place->key, owner);
+    }
   };
-  for (size_t i = 0; i < std::min(kAhead, pieces.size()); ++i) fetch(i);
+  fetch(0, places[0]);
   std::vector<int32_t>& ids = out->ids;
   size_t size = ids.size();  // of ids that are there; behind them there is room
-  // Grows by a constant: what is filled is soon written, and the vector's memory grows by itself.
-  const auto make_room = [&](size_t more) {
-    if (ids.size() < size + more) ids.resize(size + more + 64);
-  };
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const Piece& piece = pieces[i];
-    const std::string_view part = all.substr(piece.begin, piece.end - piece.begin);
-    if (!work->Spend(part.size())) return work->status();
-    make_room(PieceCache::kIds);
-    const Ahead one = ahead[i % kAhead];
-    if (i + kAhead < pieces.size()) fetch(i + kAhead);
-    if (piece.token >= 0) {
-      ids[size++] = parts_.added[static_cast<size_t>(piece.token)].id;
-      continue;
+  for (size_t first = 0, b = 0; first < pieces.size(); first += kBlock, b ^= 1) {
+    fetch(first + kBlock, places[b ^ 1]);
+    const size_t end = std::min(first + kBlock, pieces.size());
+    ids.resize(size + kBlock * PieceCache::kIds);
+    int32_t* to = ids.data() + size;
+    for (size_t i = first; i < end; ++i) {
+      const Piece& piece = pieces[i];
+      const size_t length = piece.end - piece.begin;
+      if (!work->Spend(length)) return work->status();
+      if (piece.token >= 0) {
+        *to++ = parts_.added[static_cast<size_t>(piece.token)].id;
+        continue;
+      }
+      const Place& place = places[b][i - first];
+      const bool kept = length <= PieceCache::kPieceBytes;
+      if (kept) {
+        const size_t known = cache.Find(place.key, place.set, serial_, to);
+        to += known;
+        if (known > 0) continue;
+      }
+      const std::string_view part = all.substr(piece.begin, length);
+      PENSTOCK_RETURN_IF_ERROR(TokenizePiece(part, work, &scratch->tokens));
+      if (kept) cache.Put(place.key, place.set, serial_, scratch->tokens);
+      size = static_cast<size_t>(to - ids.data());
+      ids.resize(size + scratch->tokens.size() + (end - i) * PieceCache::kIds);
+      to = ids.data() + size;
+      for (const ModelToken& token : scratch->tokens) *to++ = token.id;
     }
-    const bool kept = part.size() <= PieceCache::kPieceBytes;
-    if (kept) {
-      const size_t known = cache.Find(one.key, one.place, serial_, ids.data() + size);
-      size += known;
-      if (known > 0) continue;
-    }
-    PENSTOCK_RETURN_IF_ERROR(TokenizePiece(part, work, &scratch->tokens));
-    if (kept) cache.Put(one.key, one.place, serial_, scratch->tokens);
-    make_room(scratch->tokens.size());
-    for (const ModelToken& token : scratch->tokens) ids[size++] = token.id;
+    size = static_cast<size_t>(to - ids.data());
   }
   ids.resize(size);
   return {};
