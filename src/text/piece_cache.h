@@ -1,8 +1,8 @@
-// PieceCache: the tokens of short pieces that a thread met lately, for all tokenizers.
+// PieceTable: the tokens of short pieces that a thread met lately, for all tokenizers.
 //
 // A model's tokens of a piece depend on the piece alone, and words of a language come again: a look
-// here takes the place of walks down tries, merges or Viterbi. A table of fixed size, two entries for
-// each value of the hash and one of its neighbour's, so pieces that collide beyond these cost what they
+// here takes the place of walks down tries, merges or Viterbi. A table of fixed size, 64 bytes of
+// entries for each value of the hash and one of its neighbour's, so pieces that collide beyond these cost what they
 // would cost without it.
 #pragma once
 
@@ -18,15 +18,18 @@
 
 namespace penstock::text {
 
-class PieceCache {
+// kMaxIds: the most tokens of a piece. There are 2^kBits sets of 64 bytes.
+template <size_t kWords, size_t kMaxIds, int kBits>
+class PieceTable {
  public:
-  static constexpr size_t kPieceBytes = 15;  // the longest piece that is kept
-  static constexpr size_t kIds = 3;          // the most tokens of one
-  static constexpr int kSetBits = 14;        // 2^14 sets of 64 bytes: 1 MiB a thread
+  static constexpr size_t kPieceBytes = 8 * kWords - 1;  // the longest piece that is kept
+  static constexpr size_t kIds = kMaxIds;
+  static constexpr int kSetBits = kBits;
+  static constexpr size_t kWays = 64 / (8 * kWords + 4 + 4 * kMaxIds);  // entries of a set
 
   // A piece as the table has it: its bytes, zeros, and its length in the last byte.
   struct Key {
-    uint64_t words[2];
+    uint64_t words[kWords];
   };
   // The piece text[begin, begin + length), 1 <= length <= kPieceBytes. Without branches on the
   // length, which no processor foresees, but near the end of the text.
@@ -36,15 +39,15 @@ class PieceCache {
     if (text.size() - begin >= sizeof key) [[likely]] {
       std::memcpy(&key, text.data() + begin, sizeof key);
       const Key& mask = kMasks[length];
-      for (size_t i = 0; i < 2; ++i) key.words[i] &= mask.words[i];
+      for (size_t i = 0; i < kWords; ++i) key.words[i] &= mask.words[i];
     } else {
       std::memcpy(&key, text.data() + begin, length);
     }
-    key.words[1] |= uint64_t{length} << 56;
+    key.words[kWords - 1] |= uint64_t{length} << 56;
     return key;
   }
 
-  PieceCache() : sets_(size_t{1} << kSetBits) {}
+  PieceTable() : sets_(size_t{1} << kSetBits) {}
 
   // The set where a piece may be, whose line it fetches.
   size_t Fetch(const Key& key, uint32_t owner) const {
@@ -57,19 +60,22 @@ class PieceCache {
   size_t Find(const Key& key, size_t place, uint32_t owner, int32_t* out) const {
     for (const size_t at : {place, place ^ 1}) {
       const Set& set = sets_[at];
-      const bool second = set[1].Is(key, owner);
-      if (!second && !set[0].Is(key, owner)) continue;
-      const Entry& entry = set[second ? 1 : 0];
+      const bool last = set[kWays - 1].Is(key, owner);
+      if (!last && !set[0].Is(key, owner)) continue;
+      const Entry& entry = set[last ? kWays - 1 : 0];
       std::memcpy(out, entry.ids.data(), sizeof entry.ids);
-      return 1 + (entry.ids[1] >= 0) + (entry.ids[2] >= 0);
+      size_t count = 1;
+      for (size_t i = 1; i < kIds; ++i) count += entry.ids[i] >= 0;
+      return count;
     }
     return 0;
   }
   void Put(const Key& key, size_t place, uint32_t owner, std::span<const ModelToken> tokens) {
     if (tokens.empty() || tokens.size() > kIds) return;
     Set& set = sets_[place];
-    if (set[1].owner != 0) sets_[place ^ 1][1] = set[1];  // where Find looks next
-    set[1] = set[0];
+    Entry& oldest = set[kWays - 1];
+    if (oldest.owner != 0) sets_[place ^ 1][kWays - 1] = oldest;  // where Find looks next
+    oldest = set[0];
     Entry& entry = set[0];
     entry.key = key;
     entry.owner = owner;
@@ -84,17 +90,20 @@ class PieceCache {
     std::array<int32_t, kIds> ids = {};
 
     bool Is(const Key& other, uint32_t by) const {
-      return ((key.words[0] ^ other.words[0]) | (key.words[1] ^ other.words[1]) | (owner ^ by)) ==
-             0;
+      uint64_t differs = owner ^ by;
+      for (size_t i = 0; i < kWords; ++i) differs |= key.words[i] ^ other.words[i];
+      return differs == 0;
     }
   };
-  struct alignas(64) Set : std::array<Entry, 2> {};
-  static_assert(sizeof(Set) == 64);
+  struct alignas(64) Set : std::array<Entry, kWays> {};
+  static_assert(sizeof(Set) == 64 && (kWays == 1 || kWays == 2));
 
-  // Multiplies by odd constants (of splitmix64
-  // and the golden ratio); the high bits are mixed best.
+  // Multiplies by odd constants (of splitmix64 and the golden ratio); the high bits are mixed best.
   static size_t PlaceOf(const Key& key, uint32_t owner) {
-    const uint64_t rest = (key.words[1] ^ owner) * 0xBF58476D1CE4E5B9;
+    uint64_t rest = owner;
+    for (size_t i = kWords - 1; i > 0; --i) {
+      rest = (key.words[i] ^ rest ^ rest >> 32) * 0xBF58476D1CE4E5B9;
+    }
     const uint64_t hash = (key.words[0] ^ rest ^ rest >> 32) * 0x9E3779B97F4A7C15;
     return hash >> (64 - kSetBits);
   }
@@ -114,7 +123,13 @@ class PieceCache {
   std::vector<Set> sets_;
 };
 
-inline constexpr std::array<PieceCache::Key, PieceCache::kPieceBytes + 1> PieceCache::kMasks =
-    PieceCache::MakeMasks();
+template <size_t kWords, size_t kMaxIds, int kBits>
+inline constexpr std::array<typename PieceTable<kWords, kMaxIds, kBits>::Key,
+                            PieceTable<kWords, kMaxIds, kBits>::kPieceBytes + 1>
+    PieceTable<kWords, kMaxIds, kBits>::kMasks = MakeMasks();
+
+using PieceCache = PieceTable<2, 3, 14>;  // up to 15 bytes and 3 tokens; 1 MiB a thread
+// Up to 31 bytes and 7 tokens: words of scripts with two and three bytes a letter; 512 KiB a thread.
+using LongPieceCache = PieceTable<4, 7, 13>;
 
 }  // namespace penstock::text

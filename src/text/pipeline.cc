@@ -79,6 +79,11 @@ PieceCache& CacheOfThread() {
   return cache;
 }
 
+LongPieceCache& LongCacheOfThread() {
+  static thread_local LongPieceCache cache;
+  return cache;
+}
+
 struct HashId {
   uint64_t seed = HashSeed();
   size_t operator()(int32_t id) const { return HashWord(uint32_t(id), seed); }
@@ -168,6 +173,7 @@ class Pipeline : public Tokenizer {
   Status TokenizeSection(std::string_view text, uint32_t begin, uint32_t end, bool with_offsets,
                          TextBudget* budget, Scratch* scratch, Tokens* out) const;
   Status TokenizeIds(Work* work, Scratch* scratch, Tokens* out) const;
+  Status TokenizeLong(const Piece& piece, Work* work, Scratch* scratch) const;
   Status TokenizeWithOffsets(Work* work, Scratch* scratch, Tokens* out) const;
   // The tokens of a piece by the model.
   Status TokenizePiece(std::string_view piece, Work* work, std::vector<ModelToken>* tokens) const;
@@ -275,6 +281,28 @@ Status Pipeline::TokenizeSection(std::string_view text, uint32_t begin, uint32_t
   return {};
 }
 
+// A piece that the first cache of pieces does not know, to the scratch's tokens, by the second cache or
+// the model.
+Status Pipeline::TokenizeLong(const Piece& piece, Work* work, Scratch* scratch) const {
+  const std::string_view all = scratch->text.text;
+  const size_t length = piece.end - piece.begin;
+  const std::string_view part = all.substr(piece.begin, length);
+  if (length > LongPieceCache::kPieceBytes) return TokenizePiece(part, work, &scratch->tokens);
+  LongPieceCache& cache = LongCacheOfThread();
+  const LongPieceCache::Key key = LongPieceCache::KeyOf(all, piece.begin, length);
+  const size_t place = cache.Fetch(key, serial_);
+  int32_t ids[LongPieceCache::kIds];
+  const size_t known = cache.Find(key, place, serial_, ids);
+  scratch->tokens.clear();
+  for (size_t i = 0; i < known; ++i) scratch->tokens.push_back({ids[i], 0, 0});
+  if (known > 0) return {};
+  PENSTOCK_RETURN_IF_ERROR(TokenizePiece(part, work, &scratch->tokens));
+  const size_t count = scratch->tokens.size();
+  const bool fits_short = length <= PieceCache::kPieceBytes && count <= PieceCache::kIds;
+  if (!fits_short) cache.Put(key, place, serial_, scratch->tokens);
+  return {};
+}
+
 // The pieces of the section in `scratch`, without offsets: a block of them at a time, while the
 // entries of the next one in the cache of pieces are fetched.
 Status Pipeline::TokenizeIds(Work* work, Scratch* scratch, Tokens* out) const {
@@ -312,15 +340,14 @@ Status Pipeline::TokenizeIds(Work* work, Scratch* scratch, Tokens* out) const {
         continue;
       }
       const Place& place = places[b][i - first];
-      const bool kept = length <= PieceCache::kPieceBytes;
-      if (kept) {
+      const bool is_short = length <= PieceCache::kPieceBytes;
+      if (is_short) {
         const size_t known = cache.Find(place.key, place.set, serial_, to);
         to += known;
         if (known > 0) continue;
       }
-      const std::string_view part = all.substr(piece.begin, length);
-      PENSTOCK_RETURN_IF_ERROR(TokenizePiece(part, work, &scratch->tokens));
-      if (kept) cache.Put(place.key, place.set, serial_, scratch->tokens);
+      PENSTOCK_RETURN_IF_ERROR(TokenizeLong(piece, work, scratch));
+      if (is_short) cache.Put(place.key, place.set, serial_, scratch->tokens);
       size = static_cast<size_t>(to - ids.data());
       ids.resize(size + scratch->tokens.size() + (end - i) * PieceCache::kIds);
       to = ids.data() + size;
