@@ -201,6 +201,39 @@ TEST_F(InferTest, IsCountedInStatisticsAndSamples) {
   EXPECT_EQ(told().requests, 0u);
 }
 
+// Schedulers of tensor models count for themselves, and end with the model.
+TEST_F(InferTest, CountsGoOnWhereAModelIsUnloadedOrRemovedAndComesAgain) {
+  Serve({{"same", "builtin:identity?shape=1"}}, {.on_demand = true});
+  const std::vector<float> one = {1};
+  const auto ask = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      TestCall call;
+      call.model = "same";
+      call.Add("INPUT0", signature::ElementType::kFp32, {1, 1}, one);
+      ASSERT_TRUE(Infer(&call).ok());
+    }
+  };
+  const auto told = [&] { return service_->TakeSnapshot().models.at(0).requests; };
+  ask(3);
+  EXPECT_EQ(told(), 3u);
+  ASSERT_TRUE(registry_->Unload("same").get().ok());
+  EXPECT_EQ(told(), 3u);
+  ask(4);  // loads it
+  EXPECT_EQ(told(), 7u);
+  ASSERT_TRUE(registry_->Remove("same").ok());
+  const telemetry::Snapshot without = service_->TakeSnapshot();
+  ASSERT_EQ(without.gone.size(), 1u);
+  EXPECT_EQ(without.gone[0].requests, 7u);
+  registry::ModelSpec spec;
+  spec.name = "same";
+  spec.reference = "builtin:identity?shape=1";
+  ASSERT_TRUE(registry_->Add(std::move(spec)).ok());
+  EXPECT_EQ(told(), 7u);  // what it is, nothing says yet
+  ask(2);
+  EXPECT_EQ(told(), 9u);
+  EXPECT_EQ(service_->TakeSnapshot().Since(without).models.at(0).requests, 2u);
+}
+
 TEST_F(InferTest, AddsRows) {
   Serve({{"add", "builtin:add?type=INT32&shape=2"}});
   const std::vector<int32_t> a = {1, 2, 3, 4}, b = {10, 20, 30, 40};

@@ -66,6 +66,7 @@ TEST(LivePrint, RatesAreOfTheTimeBetween) {
   window.infers = Times(6, 3'000'000);
   window.models.resize(3);
   Snapshot::Model& encoder = window.models[0];
+  encoder.kind = Snapshot::Model::Kind::kEncoder;
   encoder.rows = 50;
   encoder.batches = 4;
   encoder.fill = 2;

@@ -78,6 +78,8 @@ struct TensorStatistics {
     Times input, infer, output;
   };
   std::map<uint32_t, Batch> batches;  // by rows of a run
+  // Which scheduler of the process counted: later ones have larger numbers, from 1 on.
+  uint64_t scheduler = 0;
 };
 
 class TensorScheduler {

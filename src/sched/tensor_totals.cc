@@ -10,6 +10,11 @@ void Add(Clock::duration took, TensorStatistics::Times* times) {
 
 }  // namespace
 
+TensorTotals::TensorTotals() {
+  static std::atomic<uint64_t> last{0};
+  runs_.scheduler = last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 void TensorTotals::Ran(uint32_t rows, Clock::duration input, Clock::duration infer) {
   const std::lock_guard lock(mutex_);
   runs_.rows += rows;

@@ -14,6 +14,7 @@ namespace penstock::sched {
 
 class TensorTotals {
  public:
+  TensorTotals();
   // A request was answered, so long after it was submitted.
   void Answered(bool ok, Clock::duration took) { (ok ? success_ : fail_).Add(1, took); }
   // `requests` came into their first batches; they had waited so long in sum.

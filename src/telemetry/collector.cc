@@ -40,7 +40,7 @@ std::vector<Snapshot::Device> ReadDevices(const registry::Registry& registry) {
 
 Snapshot::Model::Kind KindOf(const registry::Registry::Entry& entry) {
   using Kind = Snapshot::Model::Kind;
-  if (!entry.purpose) return Kind::kEncoder;  // it did nothing yet
+  if (!entry.purpose) return Kind::kUnknown;
   switch (entry.purpose->capability) {
     case engine::Capability::kGenerate:
       return Kind::kText;
@@ -80,6 +80,7 @@ void ReadTensors(const registry::Registry::Entry& entry, metrics::Metrics* metri
   if (engine == nullptr) return;
   const sched::TensorScheduler& scheduler = engine->scheduler();
   const sched::TensorStatistics done = scheduler.Statistics();
+  model->scheduler = done.scheduler;
   model->batches = done.runs;
   model->rows = done.rows;
   model->requests = done.success.count;
@@ -94,8 +95,6 @@ Snapshot::Model ReadModel(const registry::Registry::Entry& entry, metrics::Metri
   model.device = entry.device;
   model.kind = KindOf(entry);
   model.ready = entry.state == registry::ModelState::kReady;
-  model.loaded = bool{entry.model};
-  model.loads = entry.loads;
   model.weights_bytes = entry.bytes.weights;
   model.activations_bytes = entry.bytes.activations;
   model.kv_bytes = entry.bytes.cache;
@@ -109,19 +108,26 @@ Snapshot::Model ReadModel(const registry::Registry::Entry& entry, metrics::Metri
     model.queues[c] = {series.classes[c].queue_requests->value(),
                        series.classes[c].queue_units->value()};
   }
-  if (model.kind == Snapshot::Model::Kind::kText) {
-    ReadText(entry, metrics, &model);
-  } else {
-    ReadEncoder(series, &model);
-  }
+  if (model.kind == Snapshot::Model::Kind::kText) ReadText(entry, metrics, &model);
+  if (model.kind == Snapshot::Model::Kind::kEncoder) ReadEncoder(series, &model);
   return model;
 }
 
-void AddTensorSums(const Snapshot::Model& more, Snapshot::Model* sums) {
-  sums->batches += more.batches;
-  sums->rows += more.rows;
-  sums->requests += more.requests;
-  sums->busy_s += more.busy_s;
+void SetTensorSums(const Snapshot::Model& a, const Snapshot::Model& b, Snapshot::Model* sums) {
+  sums->batches = a.batches + b.batches;
+  sums->rows = a.rows + b.rows;
+  sums->requests = a.requests + b.requests;
+  sums->busy_s = a.busy_s + b.busy_s;
+}
+
+void CopySums(const Snapshot::Model& from, Snapshot::Model* to) {
+  to->kind = from.kind;
+  to->batches = from.batches;
+  to->rows = from.rows;
+  to->tokens = from.tokens;
+  to->fill = from.fill;
+  to->busy_s = from.busy_s;
+  to->decode = from.decode;
 }
 
 }  // namespace
@@ -150,26 +156,32 @@ Collector::Collector(const registry::Registry* registry, const WorkerPool* pool,
 }
 
 void Collector::AddKnown(Snapshot* now) const {
+  using Kind = Snapshot::Model::Kind;
   for (Snapshot::Model& model : now->models) {
     Known& known = known_[model.name];
-    if (model.kind == Snapshot::Model::Kind::kTensors) {
-      if (model.loaded && model.loads != known.latest.loads) {
-        AddTensorSums(known.latest, &known.before);
-        known.latest = model;
-      } else if (model.loaded) {
-        known.latest = model;
-      } else {
-        AddTensorSums(known.latest, &model);
-      }
-      AddTensorSums(known.before, &model);
-    } else {
+    if (model.kind == Kind::kUnknown) {  // it was removed, and added again
+      CopySums(known.latest, &model);
+    } else if (model.kind != known.latest.kind) {
+      known = {.before = {}, .latest = {.kind = model.kind}};
+    }
+    if (model.kind != Kind::kTensors) {
+      known.latest = model;
+      continue;
+    }
+    // Another thread's snapshot may be newer than this one.
+    if (model.scheduler > known.latest.scheduler) {
+      SetTensorSums(known.before, known.latest, &known.before);
+      known.latest = model;
+    } else if (model.scheduler == known.latest.scheduler && model.batches >= known.latest.batches) {
       known.latest = model;
     }
+    SetTensorSums(known.before, known.latest, &model);
   }
   for (const auto& [name, known] : known_) {
     if (std::ranges::find(now->models, name, &Snapshot::Model::name) != now->models.end()) continue;
     Snapshot::Model& gone = now->gone.emplace_back(known.latest);
-    AddTensorSums(known.before, &gone);
+    if (gone.kind == Kind::kTensors) SetTensorSums(known.before, known.latest, &gone);
+    gone.name = name;
   }
 }
 

@@ -3,8 +3,8 @@
 // A front end hands over the trace of each finished request. Times are kept in latency histograms,
 // whose percentiles are right within 2 %. They only grow; Reset() keeps a snapshot that later
 // windows begin at, so nothing recorded meanwhile is lost. The present bottleneck is found from the
-// last 10 to 20 seconds, regardless of resets, if snapshots are read at least as often (live/live_feed.h
-// does each second).
+// last 10 to 20 seconds, regardless of resets, if snapshots are read at least as often
+// (live/live_feed.h does each second).
 #pragma once
 
 #include <array>
@@ -60,7 +60,7 @@ class Collector {
 
   mutable std::mutex mutex_;  // guards the members below
   Snapshot reset_;
-  // Begins of the last two stretches of at least kRotate, for the present bottleneck.
+  // Begins of the last two stretches of at least kRotateS, for the present bottleneck.
   mutable Snapshot previous_;
   mutable Snapshot latest_;
   // By name. Schedulers of tensor models count for themselves, and end with the model.

@@ -1,8 +1,8 @@
 // Snapshot: what the counters and gauges of a server say at one moment.
 //
 // All that is told of the present or of a stretch of time is made of snapshots: GET /v1/stats
-// (print_stats.h) and the points of GET /v1/live (live/live_print.h) print the difference of two, and the
-// bottleneck is found from one (bottleneck.h).
+// (print_stats.h) and the points of GET /v1/live (live/live_print.h) print the difference of two,
+// and the bottleneck is found from one (bottleneck.h).
 #pragma once
 
 #include <array>
@@ -22,15 +22,14 @@ namespace penstock::telemetry {
 // Sums are since the start, levels are of the moment.
 struct Snapshot {
   struct Model {
-    enum class Kind { kEncoder, kText, kTensors };
+    enum class Kind { kUnknown, kEncoder, kText, kTensors };
 
     std::string name;
-    std::string device;  // where it lies and computes
-    Kind kind = Kind::kEncoder;
+    std::string device;          // where it lies and computes
+    Kind kind = Kind::kUnknown;  // until it is loaded, where nothing says it
     bool ready = false;
-    bool loaded = false;
-    uint64_t loads = 0;    // since the start
-    int32_t replicas = 1;  // that work at once; their times are summed
+    int32_t replicas = 1;    // that work at once; their times are summed
+    uint64_t scheduler = 0;  // of a tensor model that is loaded: larger than those before it
 
     // Sums, which go on where a model is unloaded and loaded again. A batch of a text model is a
     // step, its rows are the texts that got a token, and its tokens are those that were computed.

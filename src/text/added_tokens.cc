@@ -35,9 +35,9 @@ Status AddedTokenMatcher::Build(const std::vector<AddedToken>& tokens, bool norm
 
 namespace {
 
-// The first byte from `at` with starts[byte], or `end`; `only`: the one such byte, or -1. Cut spends
-// most of its time in this loop, which is a function of its own because Cut has no register left for
-// it.
+// The first byte from `at` with starts[byte], or `end`; `only`: the one such byte, or -1. Cut
+// spends most of its time in this loop, which is a function of its own because Cut has no register
+// left for it.
 [[gnu::noinline]] const unsigned char* NextStart(const bool* starts, int only,
                                                  const unsigned char* at,
                                                  const unsigned char* end) {

@@ -131,8 +131,8 @@ BertNormalizer::BertNormalizer(bool clean_text, bool chinese, bool strip_accents
 }
 
 Status BertNormalizer::Normalize(NormalizedText* text) const {
-  // ASCII that keeps its length is rewritten in place, tracked or not. Applying the full rules to it
-  // again changes nothing.
+  // ASCII that keeps its length is rewritten in place, tracked or not. Applying the full rules to
+  // it again changes nothing.
   const size_t done = RewriteAscii(text->text.data(), text->text.size());
   if (done != text->text.size()) {
     if (text->track()) {
@@ -478,6 +478,7 @@ Status PrecompiledNormalizer::Normalize(NormalizedText* text) const {
       const auto first = static_cast<unsigned char>(grapheme[i]);
       const std::string_view c = grapheme.substr(i, unicode::Utf8Length(first));
       if (!replace(c)) rewrite.Keep(c);
+      if (made > text->max_bytes()) return text->Bound(made);
       i += c.size();
     }
   }

@@ -2,8 +2,8 @@
 //
 // A model's tokens of a piece depend on the piece alone, and words of a language come again: a look
 // here takes the place of walks down tries, merges or Viterbi. A table of fixed size, 64 bytes of
-// entries for each value of the hash and one of its neighbour's, so pieces that collide beyond these cost what they
-// would cost without it.
+// entries for each value of the hash and one of its neighbour's, so pieces that collide beyond these
+// cost what they would cost without it.
 #pragma once
 
 #include <array>
@@ -129,7 +129,7 @@ inline constexpr std::array<typename PieceTable<kWords, kMaxIds, kBits>::Key,
     PieceTable<kWords, kMaxIds, kBits>::kMasks = MakeMasks();
 
 using PieceCache = PieceTable<2, 3, 14>;  // up to 15 bytes and 3 tokens; 1 MiB a thread
-// Up to 31 bytes and 7 tokens: words of scripts with two and three bytes a letter; 512 KiB a thread.
+// Up to 31 bytes and 7 tokens: words of scripts with two or three bytes a letter; 512 KiB a thread.
 using LongPieceCache = PieceTable<4, 7, 13>;
 
 }  // namespace penstock::text

@@ -40,8 +40,7 @@ TYPED_TEST(PieceCacheTest, KeysAreAlikeWhereverAPieceStands) {
          ++length) {
       const typename TypeParam::Key within = TypeParam::KeyOf(text, begin, length);
       const typename TypeParam::Key alone = TypeParam::KeyOf(text.substr(begin, length), 0, length);
-      ASSERT_EQ(within.words[0], alone.words[0]);
-      ASSERT_EQ(within.words[1], alone.words[1]);
+      ASSERT_EQ(std::to_array(within.words), std::to_array(alone.words));
     }
   }
 }

@@ -173,7 +173,7 @@ class Pipeline : public Tokenizer {
   Status TokenizeSection(std::string_view text, uint32_t begin, uint32_t end, bool with_offsets,
                          TextBudget* budget, Scratch* scratch, Tokens* out) const;
   Status TokenizeIds(Work* work, Scratch* scratch, Tokens* out) const;
-  Status TokenizeLong(const Piece& piece, Work* work, Scratch* scratch) const;
+  Status TokenizeMissed(const Piece& piece, Work* work, Scratch* scratch) const;
   Status TokenizeWithOffsets(Work* work, Scratch* scratch, Tokens* out) const;
   // The tokens of a piece by the model.
   Status TokenizePiece(std::string_view piece, Work* work, std::vector<ModelToken>* tokens) const;
@@ -281,9 +281,9 @@ Status Pipeline::TokenizeSection(std::string_view text, uint32_t begin, uint32_t
   return {};
 }
 
-// A piece that the first cache of pieces does not know, to the scratch's tokens, by the second cache or
-// the model.
-Status Pipeline::TokenizeLong(const Piece& piece, Work* work, Scratch* scratch) const {
+// A piece that the first cache of pieces does not know, to the scratch's tokens, by the second cache
+// or the model.
+Status Pipeline::TokenizeMissed(const Piece& piece, Work* work, Scratch* scratch) const {
   const std::string_view all = scratch->text.text;
   const size_t length = piece.end - piece.begin;
   const std::string_view part = all.substr(piece.begin, length);
@@ -346,7 +346,7 @@ Status Pipeline::TokenizeIds(Work* work, Scratch* scratch, Tokens* out) const {
         to += known;
         if (known > 0) continue;
       }
-      PENSTOCK_RETURN_IF_ERROR(TokenizeLong(piece, work, scratch));
+      PENSTOCK_RETURN_IF_ERROR(TokenizeMissed(piece, work, scratch));
       if (is_short) cache.Put(place.key, place.set, serial_, scratch->tokens);
       size = static_cast<size_t>(to - ids.data());
       ids.resize(size + scratch->tokens.size() + (end - i) * PieceCache::kIds);

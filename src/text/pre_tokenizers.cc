@@ -220,7 +220,7 @@ Status BertPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces)
   const char* data = text->text.data();
   CutPieces(pieces, [&](uint32_t begin, uint32_t end, auto emit) {
     uint32_t word = begin;
-    // The character at `at`, which is no ASCII letter or digit; returns its end.
+    // The character at `at`; returns its end.
     const auto cut = [&](uint32_t at) {
       const auto byte = static_cast<unsigned char>(data[at]);
       int length = 1;
@@ -240,7 +240,7 @@ Status BertPreTokenizer::Apply(NormalizedText* text, std::vector<Piece>* pieces)
     };
     uint32_t at = begin;
     uint64_t alnum = 0;
-    while (unicode::AsciiAlnumBits({data + at, end - at}, &alnum)) {
+    while (at < end && unicode::AsciiAlnumBits({data + at, end - at}, &alnum)) {
       uint32_t next = at;
       for (uint64_t others = ~alnum; others != 0; others &= others - 1) {
         const uint32_t other = at + static_cast<uint32_t>(std::countr_zero(others));

@@ -71,7 +71,8 @@ inline bool AsciiAlnumBits(std::string_view text, uint64_t* bits) {
   return false;
 }
 
-// Rewrites 16 bytes if all are ASCII that is printed, spaces among it; else returns false.
+// Whether 16 bytes are ASCII that is printed, spaces among it. With `lowercase`, such bytes become
+// lower case.
 inline bool LowercasePrinted16([[maybe_unused]] char* bytes, [[maybe_unused]] bool lowercase) {
 #if defined(__SSE2__)
   auto* const place = reinterpret_cast<__m128i*>(bytes);

@@ -28,6 +28,42 @@ TEST(AsciiRun, EndsAtTheFirstOtherByte) {
   }
 }
 
+// Every byte in every place of 64.
+TEST(AsciiRun, BitsOfLettersAndDigits) {
+  for (int byte = 0; byte < 256; ++byte) {
+    for (size_t at = 0; at < 64; ++at) {
+      std::string text(64, '.');
+      text[at] = static_cast<char>(byte);
+      uint64_t bits = 0;
+      if (!AsciiAlnumBits(text, &bits)) continue;  // without vectors
+      const bool alnum = byte < 128 && std::isalnum(byte) != 0;
+      ASSERT_EQ(bits, uint64_t{alnum} << at) << byte << " " << at;
+    }
+  }
+  uint64_t bits = 0;
+  EXPECT_FALSE(AsciiAlnumBits(std::string(63, 'a'), &bits));
+}
+
+TEST(AsciiRun, PrintedBytesBecomeLowerCase) {
+  for (int byte = 0; byte < 256; ++byte) {
+    for (size_t at = 0; at < 16; ++at) {
+      std::string text(16, 'Q'), lower(16, 'q');
+      text[at] = lower[at] = static_cast<char>(byte);
+      const std::string before = text;
+      if (byte >= 'A' && byte <= 'Z') lower[at] = static_cast<char>(byte + 32);
+      const bool printed = LowercasePrinted16(text.data(), false);
+      EXPECT_EQ(text, before);
+      const bool lowered = LowercasePrinted16(text.data(), true);
+#if defined(__SSE2__)
+      EXPECT_EQ(printed, byte >= 0x20 && byte < 0x7F);
+      EXPECT_EQ(lowered, printed);
+#endif
+      EXPECT_EQ(text, lowered ? lower : before) << byte << " " << at;
+      EXPECT_EQ(printed, lowered);
+    }
+  }
+}
+
 TEST(AsciiRun, ReadsNothingBehindTheEnd) {
   for (size_t size = 0; size < 16; ++size) {
     const std::string text(size, 'a');
