@@ -16,7 +16,7 @@ void WriteReference(const char* schema, JsonWriter* json) {
   json->Field("$ref", std::string("#/components/schemas/") + schema).EndObject();
 }
 
-// A body of that content type; null: there is none.
+// Writes the schema of a body under its content type; without a schema it writes nothing.
 void WriteType(std::string_view type, const char* schema, JsonWriter* json) {
   if (!schema) return;
   json->Key(type).BeginObject();

@@ -56,7 +56,7 @@ struct Snapshot {
     // What it takes at most, in bytes.
     uint64_t weights_bytes = 0, activations_bytes = 0, kv_bytes = 0;
 
-    double replica_busy_s() const { return busy_s / replicas; }  // in the mean
+    double replica_busy_s() const { return busy_s / replicas; }  // of one replica, on average
     int64_t queued_requests() const;
     int64_t queued_tokens() const;
   };

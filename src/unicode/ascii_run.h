@@ -52,8 +52,8 @@ inline size_t SomeAsciiAlnum(std::string_view text) {
   return 0;
 }
 
-// Which of the first 64 bytes are ASCII letters and digits, a bit each. False: the text is shorter,
-// or there are no vectors.
+// Sets a bit for each of the first 64 bytes that is an ASCII letter or digit. Returns false if the
+// text is shorter, or the build has no SSE2.
 inline bool AsciiAlnumBits(std::string_view text, uint64_t* bits) {
 #if defined(__SSE2__)
   if (text.size() >= 64) {
