@@ -1,7 +1,7 @@
 // The access flags of `penstock serve`: keys, hosts, origins, TLS.
 #pragma once
 
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "http/server_options.h"
 
 namespace penstock::cli {

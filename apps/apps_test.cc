@@ -7,16 +7,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <future>
 
 #include "access_flags.h"
 #include "base/temp_folder_test_util.h"
-#include "bulk_embed.h"
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "corpus/row_reader.h"
 #include "model_flags.h"
-#include "output_file.h"
-#include "request_window.h"
 #include "text_flags.h"
 
 namespace penstock::cli {
@@ -281,33 +277,6 @@ TEST_F(AppsTest, InputFlags) {
   EXPECT_THAT(error_, HasSubstr("--format: 'xml' is not auto, text, jsonl, json, csv or tsv"));
   EXPECT_EQ(parse({"--encoding", "klingon"}), kExitUsage);
   EXPECT_THAT(error_, HasSubstr("--encoding"));
-}
-
-TEST_F(AppsTest, ABadRowEndsTheRun) {
-  corpus::RowReader reader({File("in.txt", "one\ntw\xff\n")},
-                           {.format = corpus::InputFormat::kText});
-  RowSource source(&reader);
-  const auto row = source.Next();
-  ASSERT_TRUE(row.ok() && *row);
-  EXPECT_EQ((*row)->text, "one");
-  EXPECT_EQ(source.mark().rows, 1);
-  EXPECT_THAT(source.Next().status().message(), HasSubstr("in.txt:2: not UTF-8"));
-}
-
-TEST_F(AppsTest, WindowGivesAnswersInOrderAndStopsAtAFailure) {
-  std::vector<int> got;
-  RequestWindow<int, int> window([&](int value, int tag) -> Status {
-    got.push_back(10 * tag + value);
-    return Status::Ok();
-  });
-  std::vector<std::promise<Expected<int>>> promises(4);
-  promises[1].set_value(1);
-  promises[0].set_value(0);
-  promises[2].set_value(2);
-  promises[3].set_value(Status::Internal("broken"));
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(window.Push(promises[i].get_future(), i).ok());
-  EXPECT_EQ(window.Finish().message(), "broken");
-  EXPECT_THAT(got, ElementsAre(0, 11, 22));
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 #include <cstdio>
 
 #include "batch_rows.h"
+#include "bulk/request_window.h"
 #include "commands.h"
 #include "json/json_writer.h"
 #include "remote_text.h"
-#include "request_window.h"
 #include "served_model_flags.h"
 #include "text_service.h"
 
@@ -46,11 +46,12 @@ class BatchRun {
       PENSTOCK_ASSIGN_OR_RETURN(auto row, reader.Next());
       if (!row) break;
       BatchAsk ask = AskOfRow(*row, flags_.settings);
-      auto answer = Ask<TextService::Posted>([&](const api::Callback<TextService::Posted>& done) {
-        // It has its place in the order all the same.
-        if (!ask.status.ok()) return done(TextService::Posted{});
-        service_->Post(ask.path, std::move(ask.body), done);
-      });
+      auto answer =
+          bulk::Ask<TextService::Posted>([&](const api::Callback<TextService::Posted>& done) {
+            // It has its place in the order all the same.
+            if (!ask.status.ok()) return done(TextService::Posted{});
+            service_->Post(ask.path, std::move(ask.body), done);
+          });
       PENSTOCK_RETURN_IF_ERROR(window_.Push(std::move(answer), std::move(ask)));
     }
     return window_.Finish();
@@ -83,7 +84,7 @@ class BatchRun {
   ProgressLine* const progress_;
   int64_t index_ = 0;
   int64_t failed_ = 0;
-  RequestWindow<TextService::Posted, BatchAsk> window_;
+  bulk::RequestWindow<TextService::Posted, BatchAsk> window_;
 };
 
 // The settings that shape the texts, besides the model and the input.

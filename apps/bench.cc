@@ -2,11 +2,12 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "command_group.h"
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "commands.h"
 
 namespace penstock::cli {
+
+namespace {
 
 const std::vector<Command>& Benchmarks() {
   static const std::vector<Command> kBenchmarks = {
@@ -19,6 +20,24 @@ const std::vector<Command>& Benchmarks() {
       {"kernels", "Each kernel of a GPU beside its floor", RunBenchKernels},
   };
   return kBenchmarks;
+}
+
+}  // namespace
+
+const CommandGroup& BenchGroup() {
+  static const CommandGroup kGroup = {
+      "penstock bench",
+      "measure models on this machine, or a server under load",
+      "Measure Penstock.",
+      "benchmark",
+      "  penstock bench BENCHMARK --help   flags, defaults and examples\n"
+      "Each takes --json FILE: the records, one JSON object {\"name\", \"value\", \"unit\"} a "
+      "line.\nThose that measure parts of Penstock are in penstock-lab, which `make lab` builds "
+      "from "
+      "its sources.\n",
+      "",
+      Benchmarks};
+  return kGroup;
 }
 
 int RunBench(const std::vector<std::string>& args) {

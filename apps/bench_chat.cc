@@ -1,6 +1,6 @@
 // penstock bench chat: what many texts at once cost each other.
 #include "bench/chat_speed.h"
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "commands.h"
 #include "decoder_flags.h"
 

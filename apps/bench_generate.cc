@@ -1,6 +1,6 @@
 // penstock bench generate: prompts and tokens a second of a decoder.
 #include "bench/generate_speed.h"
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "commands.h"
 #include "decoder_flags.h"
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "bench_http_chat.h"
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "commands.h"
 #include "load/http_sweep.h"
 #include "load/server_process.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "load/chat_sweep.h"
 
 namespace penstock::cli {

@@ -1,7 +1,7 @@
 // penstock bench kernels: what each kernel of a GPU takes, beside its floor.
 #include <fmt/format.h>
 
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "commands.h"
 #include "devices/backends.h"
 #include "load/records.h"

@@ -1,6 +1,6 @@
 // penstock bench reindex: `penstock embed` of a file beside the kernels alone.
 #include "bench/reindex.h"
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "commands.h"
 #include "devices/backends.h"
 #include "hub/hub.h"

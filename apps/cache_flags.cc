@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/printable.h"
-#include "disk_room.h"
 #include "log/log.h"
+#include "os/disk_room.h"
 
 namespace penstock::cli {
 

@@ -9,7 +9,7 @@
 #include "decoder_flags.h"
 #include "engine/model_templates.h"
 #include "generate/text_stream.h"
-#include "interruption.h"
+#include "os/interruption.h"
 #include "remote_chat.h"
 #include "server_commands.h"
 #include "server_flags.h"

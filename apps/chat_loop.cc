@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/printable.h"
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "program_entry.h"
 
 namespace penstock::cli {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "bulk/request_window.h"
 #include "commands.h"
 #include "json/json.h"
-#include "request_window.h"
 #include "text_service.h"
 
 namespace penstock::cli {
@@ -39,7 +39,7 @@ Status ClassifyAllInputs(const ClassifyFlags& flags, TextService* service, Outpu
                          ProgressLine* progress) {
   corpus::RowReader reader = RowsOf(flags.text);
   int64_t index = 0;
-  RequestWindow<api::ClassifyResponse, RowIds> window(
+  bulk::RequestWindow<api::ClassifyResponse, RowIds> window(
       [&](const api::ClassifyResponse& response, const RowIds& row_ids) -> Status {
         progress->Add(row_ids.size(), response.usage, response.truncation);
         std::string text;
@@ -67,7 +67,7 @@ Status ClassifyAllInputs(const ClassifyFlags& flags, TextService* service, Outpu
   const auto send = [&]() -> Status {
     if (request.inputs.empty()) return Status::Ok();
     request.raw_scores = flags.raw_scores;
-    auto answer = Ask<api::ClassifyResponse>([&](api::Callback<api::ClassifyResponse> done) {
+    auto answer = bulk::Ask<api::ClassifyResponse>([&](api::Callback<api::ClassifyResponse> done) {
       service->Classify(std::exchange(request, {}),
                         NamingRows(std::exchange(where, {}), std::move(done)));
     });

@@ -3,6 +3,7 @@
 #include "server_commands.h"
 
 namespace penstock::cli {
+namespace {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> kCommands = {
@@ -26,11 +27,45 @@ const std::vector<Command>& Commands() {
       {"health", "Whether a server is ready, for health checks", RunHealth},
       {"doctor", "Check that a model computes what it should here", RunDoctor},
       {"plan", "How many replicas a load needs, and what breaks first", RunPlan},
-      {"bench", "Measure models on this machine, or a server under load", RunBench},
+      {"bench", "Measure models on this machine, or a server under load", RunBench, BenchGroup},
       {"completion", "Print a script that completes commands and flags in a shell", RunCompletion},
       {"man", "Print a manual page", RunMan},
   };
   return kCommands;
+}
+
+}  // namespace
+
+const CommandGroup& ProgramGroup() {
+  static const CommandGroup kGroup = {
+      "penstock",
+      "inference server: embeds, reranks, classifies and generates text",
+      "penstock " PENSTOCK_VERSION
+      " - inference server: embeds, reranks, classifies and generates text",
+      "command",
+      "  penstock COMMAND --help   flags, defaults and examples of a command\n"
+      "  penstock --version        the version; penstock version --json: of its libraries, too\n",
+      "  penstock serve --model sentence-transformers/all-MiniLM-L6-v2\n",
+      Commands,
+      {{"ls", "list", true},
+       {"download", "pull", false},
+       {"get", "pull", false},
+       {"remove", "rm", false},
+       {"delete", "rm", false},
+       {"info", "show", false},
+       {"models", "list", false},
+       {"status", "ps", false},
+       {"unload", "stop", false},
+       {"server", "serve", false},
+       {"start", "serve", false},
+       {"up", "serve", false},
+       {"complete", "generate", false},
+       {"encode", "embed", false},
+       {"embeddings", "embed", false},
+       {"create", "serve", false},
+       {"benchmark", "bench", false},
+       {"check", "doctor", false}}};
+  return kGroup;
 }
 
 }  // namespace penstock::cli

@@ -5,16 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_group.h"
+
 namespace penstock::cli {
 
-struct Command {
-  const char* name;
-  const char* summary;
-  int (*run)(const std::vector<std::string>& args);
-};
-
-const std::vector<Command>& Commands();
-const std::vector<Command>& Benchmarks();  // of penstock bench
+// penstock itself.
+const CommandGroup& ProgramGroup();
+// penstock bench.
+const CommandGroup& BenchGroup();
 
 int RunServe(const std::vector<std::string>& args);
 int RunEmbed(const std::vector<std::string>& args);
@@ -35,7 +33,7 @@ int RunDoctor(const std::vector<std::string>& args);
 int RunCompletion(const std::vector<std::string>& args);
 int RunMan(const std::vector<std::string>& args);
 
-// penstock bench NAME; Benchmarks has a row for each RunBenchName.
+// penstock bench NAME; BenchGroup has a row for each RunBenchName.
 int RunBench(const std::vector<std::string>& args);
 int RunBenchChat(const std::vector<std::string>& args);
 int RunBenchGenerate(const std::vector<std::string>& args);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "devices/devices.h"
 #include "generate/text_model.h"
 #include "program/backend.h"

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "bulk/request_window.h"
 #include "checks/accuracy.h"
 #include "checks/varied_texts.h"
 #include "corpus/row_reader.h"
@@ -15,7 +16,6 @@
 #include "load/records.h"
 #include "log/step_progress.h"
 #include "models/linear_types.h"
-#include "request_window.h"
 #include "text_flags.h"
 
 namespace penstock::cli {
@@ -263,17 +263,19 @@ Expected<checks::ResultRows> AskAll(api::Service* service, const Workload& work)
     rows.values.insert(rows.values.end(), values.begin(), values.end());
     return Status::Ok();
   };
-  RequestWindow<api::EmbedResponse, int> embeddings([&](const api::EmbedResponse& answer, int) {
-    return take(answer.values, static_cast<size_t>(answer.dimensions));
-  });
-  RequestWindow<api::ClassifyResponse, int> scores([&](const api::ClassifyResponse& answer, int) {
-    for (const auto& labels : answer.inputs) {
-      std::vector<float> row(labels.size());
-      for (const auto& label : labels) row[static_cast<size_t>(label.id)] = label.score;
-      PENSTOCK_RETURN_IF_ERROR(take(row, row.size()));
-    }
-    return Status::Ok();
-  });
+  bulk::RequestWindow<api::EmbedResponse, int> embeddings(
+      [&](const api::EmbedResponse& answer, int) {
+        return take(answer.values, static_cast<size_t>(answer.dimensions));
+      });
+  bulk::RequestWindow<api::ClassifyResponse, int> scores(
+      [&](const api::ClassifyResponse& answer, int) {
+        for (const auto& labels : answer.inputs) {
+          std::vector<float> row(labels.size());
+          for (const auto& label : labels) row[static_cast<size_t>(label.id)] = label.score;
+          PENSTOCK_RETURN_IF_ERROR(take(row, row.size()));
+        }
+        return Status::Ok();
+      });
   for (size_t from = 0; from < work.inputs.size(); from += kRequestTexts) {
     const size_t end = std::min(from + kRequestTexts, work.inputs.size());
     if (work.task == "embedding") {
@@ -283,22 +285,22 @@ Expected<checks::ResultRows> AskAll(api::Service* service, const Workload& work)
       for (size_t i = from; i < end; ++i) {
         request.inputs.emplace_back().text = work.inputs[i].first;
       }
-      PENSTOCK_RETURN_IF_ERROR(
-          embeddings.Push(Ask<api::EmbedResponse>([&](api::Callback<api::EmbedResponse> done) {
-                            service->Embed(std::move(request), {}, std::move(done));
-                          }),
-                          0));
+      PENSTOCK_RETURN_IF_ERROR(embeddings.Push(
+          bulk::Ask<api::EmbedResponse>([&](api::Callback<api::EmbedResponse> done) {
+            service->Embed(std::move(request), {}, std::move(done));
+          }),
+          0));
     } else {
       api::ClassifyRequest request;
       request.raw_scores = true;
       request.text.truncate = true;
       request.inputs.assign(work.inputs.begin() + static_cast<ptrdiff_t>(from),
                             work.inputs.begin() + static_cast<ptrdiff_t>(end));
-      PENSTOCK_RETURN_IF_ERROR(
-          scores.Push(Ask<api::ClassifyResponse>([&](api::Callback<api::ClassifyResponse> done) {
-                        service->Classify(std::move(request), {}, std::move(done));
-                      }),
-                      0));
+      PENSTOCK_RETURN_IF_ERROR(scores.Push(
+          bulk::Ask<api::ClassifyResponse>([&](api::Callback<api::ClassifyResponse> done) {
+            service->Classify(std::move(request), {}, std::move(done));
+          }),
+          0));
     }
   }
   PENSTOCK_RETURN_IF_ERROR(embeddings.Finish());

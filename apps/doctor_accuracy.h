@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "checks/accuracy.h"
 #include "checks/check.h"
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "corpus/row_reader.h"
 #include "model_flags.h"
 

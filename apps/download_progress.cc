@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/printable.h"
-#include "disk_room.h"
+#include "os/disk_room.h"
 
 namespace penstock::cli {
 namespace {

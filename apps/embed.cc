@@ -23,7 +23,7 @@ Status WritePlot(const EmbedRun& run, const Made& made) {
 
 // The exit code after a run that ended with `status`: that of the signal where one ended it.
 int Finish(const EmbedRun& run, const CommandLine& line, Status status, const Made& made) {
-  EmbedOutput* const output = run.output;
+  bulk::EmbedOutput* const output = run.output;
   const std::string errors_path = output->ErrorsPath();
   if (status.ok()) status = output->Finish(made.dimensions);
   if (status.ok()) {
@@ -45,15 +45,15 @@ int Finish(const EmbedRun& run, const CommandLine& line, Status status, const Ma
 
 int EmbedAll(const EmbedFlags& flags, const CommandLine& line, Interruption* interruption,
              bool matrix) {
-  EmbedOutput output({flags.text.output, flags.precision, SettingsText(flags, matrix), flags.resume,
-                      flags.restart, !flags.text.input.id_field.empty()});
+  bulk::EmbedOutput output({flags.text.output, flags.precision, SettingsText(flags, matrix),
+                            flags.resume, flags.restart, !flags.text.input.id_field.empty()});
   if (const Status ready = output.Prepare(); !ready.ok()) return line.FailUsage(ready.message());
-  std::optional<EmbedPlot> plot;
+  std::optional<bulk::EmbedPlot> plot;
   if (!flags.plot.empty()) {
     if (flags.plot == flags.text.output) {
       return line.FailUsage("--plot and --output name the same file, " + flags.plot);
     }
-    auto opened = EmbedPlot::Open(flags.plot);
+    auto opened = bulk::EmbedPlot::Open(flags.plot);
     if (!opened.ok()) return line.FailUsage("--plot: " + opened.status().message());
     plot.emplace(*std::move(opened));
   }
@@ -62,7 +62,7 @@ int EmbedAll(const EmbedFlags& flags, const CommandLine& line, Interruption* int
                          flags.bulk || !flags.server.url.empty()});
   progress.Begin("reading");
   std::vector<corpus::FileSlice> input = corpus::WholeFiles(flags.text.files);
-  auto scan = ScanInput(input, flags.text.input, flags.bulk_options.skip);
+  auto scan = bulk::ScanInput(input, flags.text.input, flags.bulk_options.skip);
   if (!scan.ok()) return line.Fail(scan.status());
   const EmbedRun run{flags, std::move(input), interruption, &output, &plot, &progress, *scan, {}};
   Made made;
@@ -106,8 +106,8 @@ int RunEmbed(const std::vector<std::string>& args) {
   const auto shard = ChosenShard(flags.shard, [](const char* name) { return std::getenv(name); });
   if (!shard.ok()) return line.FailUsage(shard.status().message());
   const std::string& output_name = *shard ? flags.parts : flags.text.output;
-  const bool matrix = MatrixFormatOf(output_name).has_value();
-  if (!matrix && flags.precision != Precision::kFloat32) {
+  const bool matrix = bulk::MatrixFormatOf(output_name).has_value();
+  if (!matrix && flags.precision != bulk::Precision::kFloat32) {
     return line.FailUsage("--precision is of .npy and .safetensors: JSON lines hold float32");
   }
   if (!flags.server.url.empty()) {

@@ -1,6 +1,6 @@
 #include "embed_flags.h"
 
-#include "embed_plot.h"
+#include "bulk/embed_plot.h"
 #include "json/json_writer.h"
 
 namespace penstock::cli {
@@ -46,13 +46,13 @@ void AddEmbedFlags(CommandLine* line, EmbedFlags* flags) {
       .Add("--precision", flags->precision, "TYPE",
            "Numbers of a matrix: float32, float16, int8 (each vector times 127 over its largest "
            "magnitude), binary (a bit a number, 1 where positive).")
-      ->Transform(NameOf(Precisions()))
+      ->Transform(NameOf(bulk::Precisions()))
       ->DefaultText("float32");
   AddRunFlags(&app, flags);
   FlagGroup(&app, "Output")
       .Add(
           "--plot", flags->plot, "FILE",
-          FlagRule([](std::string& path) { return PlotNameFault(path); }, ""),
+          FlagRule([](std::string& path) { return bulk::PlotNameFault(path); }, ""),
           "Draw the vectors as points, too, by their two principal axes, with the texts as labels: "
           "an SVG file. More than 10000 rows, or 64 MiB of vectors, give an even sample. Not with "
           "--resume, which does not compute all vectors again.")
@@ -91,7 +91,7 @@ std::string SettingsText(const EmbedFlags& flags, bool matrix) {
   std::string text;
   JsonWriter json(&text);
   json.BeginObject().Field("output", matrix ? "matrix" : "jsonl");
-  if (matrix) json.Field("precision", PrecisionName(flags.precision));
+  if (matrix) json.Field("precision", bulk::PrecisionName(flags.precision));
   if (flags.prompt) json.Field("prompt", *flags.prompt);
   if (flags.prompt_name) json.Field("prompt-name", *flags.prompt_name);
   if (flags.dimensions) json.Field("dimensions", *flags.dimensions);

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "api/types.h"
-#include "bulk_embed.h"
+#include "bulk/bulk_embed.h"
+#include "bulk/matrix_file.h"
+#include "cli/command_line.h"
 #include "client/embed_client.h"
-#include "command_line.h"
-#include "matrix_file.h"
 #include "model_flags.h"
 #include "server_flags.h"
 #include "shard_flags.h"
@@ -24,14 +24,14 @@ struct EmbedFlags {
   std::optional<int32_t> dimensions;
   bool normalize = false;
   Flag* normalize_flag = nullptr;  // was it given?
-  Precision precision = Precision::kFloat32;
+  bulk::Precision precision = bulk::Precision::kFloat32;
   bool bulk = false;  // accepted for older scripts
   bool resume = false;
   bool restart = false;
   std::string plot;
   ShardFlags shard;
   std::string parts = ".npy";  // the ending of shards' names
-  BulkOptions bulk_options;
+  bulk::BulkOptions bulk_options;
   ServerFlags server;
 };
 

@@ -9,7 +9,7 @@ namespace penstock::cli {
 namespace {
 
 // Prints skipped rows, where no file names them.
-void TellSkipped(const BulkWindow& window) {
+void TellSkipped(const bulk::BulkWindow& window) {
   const int64_t first = window.mark().rows - static_cast<int64_t>(window.rows());
   for (size_t row = 0; row < window.rows(); ++row) {
     if (!window.error(row)) continue;
@@ -22,9 +22,9 @@ void TellSkipped(const BulkWindow& window) {
 
 // Everything before the first row is embedded: the model or server is asked, the rows that are done
 // are read over, and the output is opened.
-Status BeginWork(const EmbedRun& run, const Embedder& embedder, RowSource* source,
-                 BulkOptions* options) {
-  EmbedOutput* const output = run.output;
+Status BeginWork(const EmbedRun& run, const Embedder& embedder, bulk::RowSource* source,
+                 bulk::BulkOptions* options) {
+  bulk::EmbedOutput* const output = run.output;
   if (output->rows_before() > 0) run.progress->Begin("reading the rows that are done");
   PENSTOCK_RETURN_IF_ERROR(output->SkipRowsBefore(source, embedder.embed_one));
   if (output->rows_before() > 0 && !run.flags.text.quiet) {
@@ -35,7 +35,7 @@ Status BeginWork(const EmbedRun& run, const Embedder& embedder, RowSource* sourc
   // A failure of this text is not a row's.
   PENSTOCK_ASSIGN_OR_RETURN(const std::vector<float> vector, embedder.embed_one("a"));
   options->dimensions = static_cast<int32_t>(vector.size());
-  if (*run.plot) options->label_bytes = EmbedPlot::kLabelBytes;
+  if (*run.plot) options->label_bytes = bulk::EmbedPlot::kLabelBytes;
   PENSTOCK_RETURN_IF_ERROR(output->CheckRoom(run.scan.rows, options->dimensions));
   output->Expect(run.scan.RowsExpected());
   PENSTOCK_RETURN_IF_ERROR(output->Open());
@@ -48,19 +48,19 @@ Status BeginWork(const EmbedRun& run, const Embedder& embedder, RowSource* sourc
 }  // namespace
 
 Status EmbedInto(const EmbedRun& run, const Embedder& embedder) {
-  BulkOptions options = run.flags.bulk_options;
+  bulk::BulkOptions options = run.flags.bulk_options;
   corpus::InputOptions input = run.flags.text.input;
   input.stop_fd = run.interruption->fd();
   corpus::RowReader reader(run.input, input);
-  RowSource source(&reader, options.skip);
+  bulk::RowSource source(&reader, options.skip);
   const Interruption::Stop stop(run.interruption, [&options, &embedder] {
     options.stop->Cancel();
     embedder.stop();
   });
   PENSTOCK_RETURN_IF_ERROR(BeginWork(run, embedder, &source, &options));
-  return EmbedInBulk(
+  return bulk::EmbedInBulk(
       &source, options, embedder.start,
-      [&run](const BulkWindow& window) {
+      [&run](const bulk::BulkWindow& window) {
         run.progress->AddSkipped(static_cast<int64_t>(window.skipped()));
         if (run.output->ErrorsPath().empty()) TellSkipped(window);
         if (*run.plot) (*run.plot)->Add(window);

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "bulk/embed_output.h"
+#include "bulk/embed_plot.h"
+#include "bulk/input_scan.h"
 #include "embed_flags.h"
-#include "embed_output.h"
-#include "embed_plot.h"
 #include "embedder.h"
-#include "input_scan.h"
-#include "interruption.h"
+#include "os/interruption.h"
 #include "progress_line.h"
 
 namespace penstock::cli {
@@ -21,10 +21,10 @@ struct EmbedRun {
   const EmbedFlags& flags;
   std::vector<corpus::FileSlice> input;
   Interruption* interruption;
-  EmbedOutput* output;
-  std::optional<EmbedPlot>* plot;  // nullopt: not asked for
+  bulk::EmbedOutput* output;
+  std::optional<bulk::EmbedPlot>* plot;  // nullopt: not asked for
   ProgressLine* progress;
-  InputScan scan;
+  bulk::InputScan scan;
   std::function<Status()> check;  // asked before a window is written: whether to go on; may be null
 };
 

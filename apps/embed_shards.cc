@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/sha256.h"
+#include "bulk/shard_run.h"
 #include "embed_run.h"
 #include "embed_verify.h"
 #include "log/status_line.h"
-#include "shard_run.h"
 
 namespace penstock::cli {
 namespace {
@@ -56,18 +56,19 @@ struct Parts {
   int64_t skipped = 0;  // rows, in all
 };
 
-Expected<ShardPart> MakePart(const ShardRun::Job& job, Parts* parts) {
+Expected<bulk::ShardPart> MakePart(const bulk::ShardRun::Job& job, Parts* parts) {
   const EmbedFlags& flags = parts->flags;
   const std::string path = job.stem + flags.parts;
   const bool begun = access((path + ".part").c_str(), F_OK) == 0 &&
-                     access(Checkpoint::PathFor(path).c_str(), F_OK) == 0;
-  EmbedOutput output({path, flags.precision, SettingsText(flags, MatrixFormatOf(path).has_value()),
-                      begun, false, !flags.text.input.id_field.empty()});
+                     access(bulk::Checkpoint::PathFor(path).c_str(), F_OK) == 0;
+  bulk::EmbedOutput output({path, flags.precision,
+                            SettingsText(flags, bulk::MatrixFormatOf(path).has_value()), begun,
+                            false, !flags.text.input.id_field.empty()});
   PENSTOCK_RETURN_IF_ERROR(output.Prepare());
   ProgressLine progress({flags.text.quiet, true, false});
-  std::optional<EmbedPlot> no_plot;
+  std::optional<bulk::EmbedPlot> no_plot;
   // Taken for texts, which they mostly are.
-  InputScan scan{.known = true, .whole = true, .part = 1};
+  bulk::InputScan scan{.known = true, .whole = true, .part = 1};
   scan.text_bytes = BytesOf(corpus::RowReader(job.input, flags.text.input));
   const EmbedRun run{
       flags, job.input, parts->interruption, &output, &no_plot, &progress, scan, [&job] {
@@ -77,10 +78,10 @@ Expected<ShardPart> MakePart(const ShardRun::Job& job, Parts* parts) {
   if (status.ok() && job.lost()) status = {StatusCode::kCancelled, "another process has it"};
   if (status.ok()) status = output.Finish(parts->dimensions);
   if (!status.ok()) return output.Abandon(status);
-  const Checkpoint& done = output.done();
+  const bulk::Checkpoint& done = output.done();
   ReportCut(done.cut, "embed", parts->embedder.made.max_tokens);
   parts->skipped += done.skipped;
-  ShardPart part;
+  bulk::ShardPart part;
   part.rows = done.rows;
   part.dimensions = parts->dimensions;
   part.input = done.input;
@@ -91,19 +92,20 @@ Expected<ShardPart> MakePart(const ShardRun::Job& job, Parts* parts) {
 }
 
 Status MakeParts(const EmbedFlags& flags, const Embedder& embedder, Interruption* interruption,
-                 ShardRun* run, int64_t* skipped) {
+                 bulk::ShardRun* run, int64_t* skipped) {
   PENSTOCK_ASSIGN_OR_RETURN(const Probed probed, Probe(embedder));
-  ShardMaker maker = flags.server.url.empty()
-                         ? MakerHere(embedder.made.model, embedder.made.dtype)
-                         : ShardMaker{embedder.made.model, "", PENSTOCK_VERSION, "", ""};
+  bulk::ShardMaker maker =
+      flags.server.url.empty()
+          ? bulk::MakerHere(embedder.made.model, embedder.made.dtype)
+          : bulk::ShardMaker{embedder.made.model, "", PENSTOCK_VERSION, "", ""};
   maker.fingerprint = probed.fingerprint;
   PENSTOCK_RETURN_IF_ERROR(run->Begin(maker));
   if (flags.shard.verify > 0) {
     return VerifyParts(flags, embedder, *run, flags.shard.verify);
   }
   Parts parts{flags, embedder, probed.dimensions, interruption};
-  const Status status =
-      run->Run(*interruption, [&parts](const ShardRun::Job& job) { return MakePart(job, &parts); });
+  const Status status = run->Run(
+      *interruption, [&parts](const bulk::ShardRun::Job& job) { return MakePart(job, &parts); });
   *skipped = parts.skipped;
   return status;
 }
@@ -113,7 +115,7 @@ std::string Misfit(const EmbedFlags& flags) {
   if (!flags.plot.empty()) return "--plot is for one output, and shards have many";
   if (flags.restart)
     return "--restart does not go with shards: remove the parts that are not wanted";
-  if (MatrixFormatOf(flags.text.output)) {
+  if (bulk::MatrixFormatOf(flags.text.output)) {
     return "with shards --output is the folder of the parts, and --parts says what they are";
   }
   return "";
@@ -122,17 +124,17 @@ std::string Misfit(const EmbedFlags& flags) {
 }  // namespace
 
 int EmbedShards(const EmbedFlags& flags, const CommandLine& line, Interruption* interruption,
-                const ShardChoice& choice) {
+                const bulk::ShardChoice& choice) {
   if (const std::string why = Misfit(flags); !why.empty()) return line.FailUsage(why);
-  auto run =
-      ShardRun::Prepare({.command = "embed",
-                         .folder = flags.text.output,
-                         .parts = flags.parts,
-                         .settings = SettingsText(flags, MatrixFormatOf(flags.parts).has_value()),
-                         .choice = choice,
-                         .mixed = flags.shard.mixed,
-                         .quiet = flags.text.quiet},
-                        flags.text.files, flags.text.input);
+  auto run = bulk::ShardRun::Prepare(
+      {.command = "embed",
+       .folder = flags.text.output,
+       .parts = flags.parts,
+       .settings = SettingsText(flags, bulk::MatrixFormatOf(flags.parts).has_value()),
+       .choice = choice,
+       .mixed = flags.shard.mixed,
+       .quiet = flags.text.quiet},
+      flags.text.files, flags.text.input);
   if (!run.ok()) {
     return run.status().field() == "output" ? line.FailUsage(run.status().message())
                                             : line.Fail(run.status());

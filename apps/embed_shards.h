@@ -2,7 +2,7 @@
 #pragma once
 
 #include "embed_flags.h"
-#include "interruption.h"
+#include "os/interruption.h"
 #include "shard_flags.h"
 
 namespace penstock::cli {
@@ -10,6 +10,6 @@ namespace penstock::cli {
 // Makes the parts of this process, or with --verify computes rows of all parts again. Returns the
 // exit code.
 int EmbedShards(const EmbedFlags& flags, const CommandLine& line, Interruption* interruption,
-                const ShardChoice& choice);
+                const bulk::ShardChoice& choice);
 
 }  // namespace penstock::cli

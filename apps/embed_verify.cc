@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "bulk/matrix_file.h"
 #include "json/json_writer.h"
 #include "log/status_line.h"
-#include "matrix_file.h"
 
 namespace penstock::cli {
 namespace {
@@ -22,7 +22,7 @@ class PartRows {
  public:
   PartRows(const std::string& path, const EmbedFlags& flags, int32_t dimensions)
       : file_(path, std::ios::binary),
-        matrix_(MatrixFormatOf(path).has_value()),
+        matrix_(bulk::MatrixFormatOf(path).has_value()),
         precision_(flags.precision),
         width_(dimensions) {}
 
@@ -34,12 +34,12 @@ class PartRows {
 
  private:
   bool MatrixHolds(int64_t index, std::vector<float> vector) {
-    const int64_t bytes = RowBytes(width_, precision_);
+    const int64_t bytes = bulk::RowBytes(width_, precision_);
     std::string expected;
     vector.resize(static_cast<size_t>(width_));
-    AppendRow(vector, precision_, &expected);
+    bulk::AppendRow(vector, precision_, &expected);
     std::string there(static_cast<size_t>(bytes), '\0');
-    file_.seekg(static_cast<int64_t>(kMatrixHeaderBytes) + index * bytes);
+    file_.seekg(static_cast<int64_t>(bulk::kMatrixHeaderBytes) + index * bytes);
     return file_.read(there.data(), bytes) && there == expected;
   }
 
@@ -55,7 +55,7 @@ class PartRows {
 
   std::ifstream file_;
   const bool matrix_;
-  const Precision precision_;
+  const bulk::Precision precision_;
   const int32_t width_;
   int64_t line_ = 0;
 };
@@ -68,18 +68,18 @@ Expected<std::vector<float>> VectorOf(const corpus::Row& row, const EmbedFlags& 
     return row.status;
   }
   auto vector = embedder.embed_one(row.text);
-  if (!vector.ok() && flags.bulk_options.skip && IsOfRow(vector.status())) {
+  if (!vector.ok() && flags.bulk_options.skip && bulk::IsOfRow(vector.status())) {
     return std::vector<float>();
   }
   return vector;
 }
 
 // Compares the rows `wanted` of a part, which are in order.
-Status VerifyPart(const EmbedFlags& flags, const Embedder& embedder, const ShardRun& run,
+Status VerifyPart(const EmbedFlags& flags, const Embedder& embedder, const bulk::ShardRun& run,
                   int64_t shard, const std::vector<int64_t>& wanted) {
   const std::string stem =
-      ShardPart::StemOf(run.options().folder, shard, run.options().choice.count);
-  PENSTOCK_ASSIGN_OR_RETURN(const auto part, ShardPart::Read(stem));
+      bulk::ShardPart::StemOf(run.options().folder, shard, run.options().choice.count);
+  PENSTOCK_ASSIGN_OR_RETURN(const auto part, bulk::ShardPart::Read(stem));
   PENSTOCK_ASSIGN_OR_RETURN(auto slices, run.input().Shard(shard, run.options().choice.count));
   corpus::RowReader reader(std::move(slices), flags.text.input);
   PartRows rows(stem + flags.parts, flags, part->dimensions);
@@ -104,14 +104,14 @@ Status VerifyPart(const EmbedFlags& flags, const Embedder& embedder, const Shard
 
 }  // namespace
 
-Status VerifyParts(const EmbedFlags& flags, const Embedder& embedder, const ShardRun& run,
+Status VerifyParts(const EmbedFlags& flags, const Embedder& embedder, const bulk::ShardRun& run,
                    int64_t count) {
   const int64_t shards = run.options().choice.count;
   std::vector<int64_t> first_row;  // of each shard; behind them all rows
   int64_t rows = 0;
   for (int64_t shard = 0; shard < shards; ++shard) {
-    const std::string stem = ShardPart::StemOf(run.options().folder, shard, shards);
-    PENSTOCK_ASSIGN_OR_RETURN(const auto part, ShardPart::Read(stem));
+    const std::string stem = bulk::ShardPart::StemOf(run.options().folder, shard, shards);
+    PENSTOCK_ASSIGN_OR_RETURN(const auto part, bulk::ShardPart::Read(stem));
     if (!part) return Status::NotFound(fmt::format("{}{} is not done", stem, flags.parts));
     first_row.push_back(rows);
     rows += part->rows;

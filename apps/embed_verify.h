@@ -3,15 +3,15 @@
 
 #include <cstdint>
 
+#include "bulk/shard_run.h"
 #include "embed_flags.h"
 #include "embedder.h"
-#include "shard_run.h"
 
 namespace penstock::cli {
 
 // Computes `count` rows, drawn at random from all parts, again and compares every bit; tells the
 // result on stderr. kInternal: a row differs, with its place; kNotFound: a part is missing.
-Status VerifyParts(const EmbedFlags& flags, const Embedder& embedder, const ShardRun& run,
+Status VerifyParts(const EmbedFlags& flags, const Embedder& embedder, const bulk::ShardRun& run,
                    int64_t count);
 
 }  // namespace penstock::cli

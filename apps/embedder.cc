@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "bulk/request_window.h"
 #include "client/embed_client.h"
 #include "log/log.h"
 #include "log/step_progress.h"
-#include "request_window.h"
 #include "runtime/local_models.h"
 #include "threads/worker_pool.h"
 
@@ -33,10 +33,11 @@ Embedder LocalEmbedder(const EmbedFlags& flags, api::Service* service) {
   };
   embedder.embed_one =
       [start = embedder.start](const std::string& text) -> Expected<std::vector<float>> {
-    PENSTOCK_ASSIGN_OR_RETURN(api::EmbedResponse response,
-                              Ask<api::EmbedResponse>([&](api::Callback<api::EmbedResponse> done) {
-                                start({text}, std::move(done));
-                              }).get());
+    PENSTOCK_ASSIGN_OR_RETURN(
+        api::EmbedResponse response,
+        bulk::Ask<api::EmbedResponse>([&](api::Callback<api::EmbedResponse> done) {
+          start({text}, std::move(done));
+        }).get());
     return std::move(response.values);
   };
   embedder.stop = [] {};
@@ -58,7 +59,7 @@ Expected<api::EmbedResponse> AskServer(client::EmbedClient* client,
 Status ByClient(const EmbedFlags& flags, const Made& made, client::EmbedClient* client,
                 const EmbedWork& work) {
   PENSTOCK_RETURN_IF_ERROR(client->BeginRun());
-  const BulkOptions& options = flags.bulk_options;
+  const bulk::BulkOptions& options = flags.bulk_options;
   WorkerPool pool(options.requests, 2 * options.requests);
   Embedder embedder;
   embedder.made = made;
@@ -67,7 +68,7 @@ Status ByClient(const EmbedFlags& flags, const Made& made, client::EmbedClient* 
     auto shared = std::make_shared<std::vector<std::string>>(std::move(texts));
     const Status taken = pool.Submit([&, shared, done] {
       auto response = AskServer(client, *shared);
-      if (!response.ok() && !(options.skip && IsOfRow(response.status()))) {
+      if (!response.ok() && !(options.skip && bulk::IsOfRow(response.status()))) {
         client->Stop();  // the retries of other requests
       }
       done(std::move(response));

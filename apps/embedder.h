@@ -4,9 +4,9 @@
 #include <functional>
 #include <string>
 
-#include "bulk_embed.h"
+#include "bulk/bulk_embed.h"
+#include "bulk/embed_output.h"
 #include "embed_flags.h"
-#include "embed_output.h"
 #include "progress_line.h"
 
 namespace penstock::cli {
@@ -20,8 +20,8 @@ struct Made {
 };
 
 struct Embedder {
-  StartEmbed start;
-  EmbedOutput::EmbedOne embed_one;
+  bulk::StartEmbed start;
+  bulk::EmbedOutput::EmbedOne embed_one;
   std::function<void()> stop;  // as soon as possible; from any thread
   Made made;
 };

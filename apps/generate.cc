@@ -11,8 +11,8 @@
 #include "commands.h"
 #include "decoder_flags.h"
 #include "generate/generator.h"
-#include "interruption.h"
 #include "json/json_writer.h"
+#include "os/interruption.h"
 #include "remote_text.h"
 #include "server_flags.h"
 

@@ -1,7 +1,7 @@
 // The flags of `penstock serve` for gRPC.
 #pragma once
 
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "grpc/grpc_server.h"
 
 namespace penstock::cli {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "json/json_writer.h"
 #include "program/program_cost.h"
 

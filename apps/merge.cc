@@ -2,11 +2,11 @@
 #include <cstdio>
 #include <string>
 
-#include "command_line.h"
+#include "bulk/merge_parts.h"
+#include "cli/command_line.h"
 #include "commands.h"
 #include "log/status_line.h"
 #include "log/step_progress.h"
-#include "merge_parts.h"
 
 namespace penstock::cli {
 namespace {
@@ -19,7 +19,7 @@ struct MergeFlags {
   bool quiet = false;
 };
 
-Status Merge(const MergeFlags& flags, const MergedParts& parts) {
+Status Merge(const MergeFlags& flags, const bulk::MergedParts& parts) {
   const StepProgress reading("reading the parts", flags.quiet);
   if (flags.check) return parts.Check();
   if (!flags.output.ends_with(".json")) return parts.WriteTo(flags.output);
@@ -27,7 +27,7 @@ Status Merge(const MergeFlags& flags, const MergedParts& parts) {
   return parts.WriteManifest(flags.output);
 }
 
-void Report(const MergeFlags& flags, const MergedParts& parts) {
+void Report(const MergeFlags& flags, const bulk::MergedParts& parts) {
   StatusLine::MakeRoom();
   const std::string width =
       parts.dimensions() > 0 ? " of " + std::to_string(parts.dimensions()) + " numbers" : "";
@@ -71,7 +71,7 @@ int RunMerge(const std::vector<std::string>& args) {
     return line.FailUsage("--output FILE or --check is needed");
   if (!flags.output.empty() && flags.check) return line.FailUsage("--check writes no --output");
   if (flags.output == "-") return line.FailUsage("--output: a file is needed, not stdout");
-  const auto parts = MergedParts::Open(flags.folder, flags.mixed);
+  const auto parts = bulk::MergedParts::Open(flags.folder, flags.mixed);
   if (!parts.ok()) return line.Fail(parts.status());
   if (const Status status = Merge(flags, *parts); !status.ok()) {
     return status.field() == "output" ? line.FailUsage(status.message()) : line.Fail(status);

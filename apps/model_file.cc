@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/regular_file.h"
-#include "config_file.h"
-#include "flag_values.h"
+#include "cli/config_file.h"
+#include "cli/flag_values.h"
 #include "runtime/sampling_settings.h"
 
 namespace penstock::cli {

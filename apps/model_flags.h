@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "runtime/local_models.h"
 #include "runtime/per_model.h"
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <memory>
 
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "commands.h"
 #include "load/server_process.h"
 #include "load/text_file.h"

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "chat_lines.h"
+#include "cli/command_group.h"
 
 namespace penstock::cli {
 
@@ -13,6 +16,10 @@ struct ProgramParts {
 };
 // What this process has of it; all null before penstock_program.
 const ProgramParts& Program();
+
+// A whole program, penstock or penstock-lab: prints its version, or calls RunGroup. Prints
+// exceptions of it on stderr. Variables and files may set the flags of penstock in both.
+int RunProgram(const CommandGroup& group, const std::vector<std::string>& args);
 
 }  // namespace penstock::cli
 

@@ -7,9 +7,9 @@
 #include "base/printable.h"
 #include "cache_flags.h"
 #include "commands.h"
-#include "disk_room.h"
 #include "hub/cache.h"
 #include "hub/inventory.h"
+#include "os/disk_room.h"
 
 namespace penstock::cli {
 namespace {

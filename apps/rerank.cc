@@ -3,9 +3,9 @@
 
 #include <optional>
 
+#include "bulk/request_window.h"
 #include "commands.h"
 #include "json/json.h"
-#include "request_window.h"
 #include "text_service.h"
 
 namespace penstock::cli {
@@ -82,7 +82,7 @@ std::string Print(const RerankFlags& flags, const Asked& asked,
 Status RerankAllInputs(const RerankFlags& flags, TextService* service, OutputFile* file,
                        ProgressLine* progress) {
   corpus::RowReader reader = RowsOf(flags.text);
-  RequestWindow<api::RerankResponse, Asked> window(
+  bulk::RequestWindow<api::RerankResponse, Asked> window(
       [&](const api::RerankResponse& response, const Asked& asked) -> Status {
         progress->Add(asked.request.documents.size(), response.usage, response.truncation);
         file->Write(Print(flags, asked, response));
@@ -91,7 +91,7 @@ Status RerankAllInputs(const RerankFlags& flags, TextService* service, OutputFil
   const auto send = [&](Asked asked) {
     asked.request.top_n = flags.top_n;
     if (flags.raw_scores) asked.request.raw_scores = true;
-    auto answer = Ask<api::RerankResponse>([&](api::Callback<api::RerankResponse> done) {
+    auto answer = bulk::Ask<api::RerankResponse>([&](api::Callback<api::RerankResponse> done) {
       service->Rerank(
           asked.request, [where = asked.where, done = std::move(done),
                           query = flags.query.has_value()](Expected<api::RerankResponse> response) {

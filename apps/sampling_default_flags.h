@@ -1,7 +1,7 @@
 // Flags of `penstock serve` for requests that do not say how they are sampled.
 #pragma once
 
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "runtime/model_options.h"
 
 namespace penstock::cli {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/duration.h"
+#include "cli/flag_values.h"
 #include "decoder_flags.h"
-#include "flag_values.h"
 #include "model_file.h"
 #include "model_flags.h"
 #include "runtime/per_model.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "runtime/model_options.h"
 
 namespace penstock::cli {

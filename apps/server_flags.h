@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cli/command_line.h"
 #include "client/server_client.h"
-#include "command_line.h"
 
 namespace penstock::cli {
 

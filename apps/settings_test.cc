@@ -1,5 +1,5 @@
 // Sources of settings, and their values as text.
-#include "settings.h"
+#include "cli/settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,10 @@
 
 #include "base/split_list.h"
 #include "base/temp_folder_test_util.h"
-#include "command_line.h"
-#include "flag_values.h"
-#include "help.h"
+#include "cli/command_line.h"
+#include "cli/flag_values.h"
+#include "cli/help.h"
+#include "commands.h"
 #include "model_flags.h"
 
 namespace penstock::cli {
@@ -72,6 +73,7 @@ TEST(FlagValuesTest, TheNearestName) {
 
 class SettingsTest : public testing::Test {
  protected:
+  SettingsTest() { SetKnownCommands(&ProgramGroup()); }
   ~SettingsTest() override {
     for (const std::string& name : variables_) unsetenv(name.c_str());
   }

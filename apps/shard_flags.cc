@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "bulk/shard_plan.h"
 #include "corpus/slices.h"
-#include "shard_plan.h"
 
 namespace penstock::cli {
 namespace {
@@ -27,17 +27,17 @@ constexpr struct {
 };
 
 std::optional<int64_t> NumberOf(const char* text) {
-  return text == nullptr ? std::nullopt : ShardNumber(text);
+  return text == nullptr ? std::nullopt : bulk::ShardNumber(text);
 }
 
 // "3/64". nullopt: it is not that.
-std::optional<ShardChoice> ParseShard(const std::string& text) {
+std::optional<bulk::ShardChoice> ParseShard(const std::string& text) {
   const size_t slash = text.find('/');
   if (slash == std::string::npos) return std::nullopt;
-  const auto index = ShardNumber(std::string_view(text).substr(0, slash));
-  const auto count = ShardNumber(std::string_view(text).substr(slash + 1));
+  const auto index = bulk::ShardNumber(std::string_view(text).substr(0, slash));
+  const auto count = bulk::ShardNumber(std::string_view(text).substr(slash + 1));
   if (!index || !count || *index >= *count) return std::nullopt;
-  return ShardChoice{*count, *index};
+  return bulk::ShardChoice{*count, *index};
 }
 
 Status Bad(const std::string& flag, const std::string& why) {
@@ -45,7 +45,7 @@ Status Bad(const std::string& flag, const std::string& why) {
 }
 
 // The process's number and, where the engine says it, how many there are.
-Expected<ShardChoice> OfEngine(const Variable& variable, std::optional<int64_t> count) {
+Expected<bulk::ShardChoice> OfEngine(const Variable& variable, std::optional<int64_t> count) {
   std::string names;
   for (const auto& engine : kEngines) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", engine.index);
@@ -67,7 +67,7 @@ Expected<ShardChoice> OfEngine(const Variable& variable, std::optional<int64_t> 
                  fmt::format("{} is {}, and there are {} shards, which are counted from {}",
                              engine.index, *number, *count, first));
     }
-    return ShardChoice{*count, *number - first};
+    return bulk::ShardChoice{*count, *number - first};
   }
   return Bad("shards",
              "which of them? Give --shard I/N or --take; an engine would have set one of " + names);
@@ -106,18 +106,18 @@ void AddShardFlags(CommandLine* line, ShardFlags* flags, bool verify) {
             "nothing.");
 }
 
-Expected<std::optional<ShardChoice>> ChosenShard(const ShardFlags& flags,
-                                                 const Variable& variable) {
+Expected<std::optional<bulk::ShardChoice>> ChosenShard(const ShardFlags& flags,
+                                                       const Variable& variable) {
   if (flags.shard.empty() && !flags.shards) {
     if (flags.take) return Bad("take", "needs --shards N");
     if (flags.verify > 0) return Bad("verify", "needs --shards N");
     if (flags.mixed) return Bad("mixed", "goes with --shard or --shards");
-    return std::optional<ShardChoice>();
+    return std::optional<bulk::ShardChoice>();
   }
   if (!flags.shard.empty()) {
     if (flags.take) return Bad("take", "is for any shard; --shard names one");
     if (flags.verify > 0) return Bad("verify", "is for all shards: give --shards N");
-    std::optional<ShardChoice> choice = ParseShard(flags.shard);
+    std::optional<bulk::ShardChoice> choice = ParseShard(flags.shard);
     if (flags.shards && *flags.shards != choice->count) {
       return Bad("shards",
                  fmt::format("{} is not the {} of --shard", *flags.shards, choice->count));
@@ -125,8 +125,8 @@ Expected<std::optional<ShardChoice>> ChosenShard(const ShardFlags& flags,
     return choice;
   }
   if (flags.take || flags.verify > 0)
-    return std::optional(ShardChoice{*flags.shards, std::nullopt});
-  PENSTOCK_ASSIGN_OR_RETURN(const ShardChoice choice, OfEngine(variable, flags.shards));
+    return std::optional(bulk::ShardChoice{*flags.shards, std::nullopt});
+  PENSTOCK_ASSIGN_OR_RETURN(const bulk::ShardChoice choice, OfEngine(variable, flags.shards));
   return std::optional(choice);
 }
 

@@ -10,7 +10,8 @@
 #include <string>
 
 #include "base/status.h"
-#include "command_line.h"
+#include "bulk/shard_plan.h"
+#include "cli/command_line.h"
 
 namespace penstock::cli {
 
@@ -22,19 +23,13 @@ struct ShardFlags {
   int64_t verify = 0;  // rows to compute again
 };
 
-// What a process does of N shards: one of them; with `take` whatever is free; with neither, of
-// --verify, none.
-struct ShardChoice {
-  int64_t count = 0;
-  std::optional<int64_t> index;  // from 0
-};
-
 // `verify`: whether the command can compute rows again.
 void AddShardFlags(CommandLine* line, ShardFlags* flags, bool verify);
 
 // nullopt: the work is not cut. `variable`: a variable of the environment, nullptr if it is not
 // set. kInvalidArgument, field = the flag: flags or variables that do not go together.
 using Variable = std::function<const char*(const char* name)>;
-Expected<std::optional<ShardChoice>> ChosenShard(const ShardFlags& flags, const Variable& variable);
+Expected<std::optional<bulk::ShardChoice>> ChosenShard(const ShardFlags& flags,
+                                                       const Variable& variable);
 
 }  // namespace penstock::cli

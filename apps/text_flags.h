@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "api/types.h"
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "corpus/row_reader.h"
 #include "json/json_writer.h"
 #include "progress_line.h"

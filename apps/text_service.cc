@@ -14,9 +14,9 @@
 #include "batch_api/batch_runner.h"
 #include "dialects/list.h"
 #include "http/request_begin.h"
-#include "interruption.h"
 #include "log/log.h"
 #include "log/step_progress.h"
+#include "os/interruption.h"
 #include "serving/inner_call.h"
 
 namespace penstock::cli {
@@ -197,10 +197,10 @@ Status NameRow(const Status& status, const std::vector<std::string>& where) {
   return status.Annotate(where[index]);
 }
 
-ShardMaker TextService::maker() const {
+bulk::ShardMaker TextService::maker() const {
   if (local_ == nullptr) return {model_, "", PENSTOCK_VERSION, "", "server " + model_};
   const api::ModelInfo model = local_->service->Models().front();
-  ShardMaker maker = MakerHere(model.name, model.dtype);
+  bulk::ShardMaker maker = bulk::MakerHere(model.name, model.dtype);
   // No vectors tell what these models give: their names, and what computes, stand for it.
   maker.fingerprint =
       Sha256Hex(fmt::format("{}\n{}\n{}\n{}", maker.model, maker.dtype, maker.program, maker.isa));
@@ -237,13 +237,13 @@ Expected<int64_t> LinesOf(const std::string& path) {
   return lines;
 }
 
-Expected<ShardPart> MakePart(const TextCommand& command, TextService* service,
-                             Interruption* interruption, const ShardRun::Job& job,
-                             const TextWork& work) {
+Expected<bulk::ShardPart> MakePart(const TextCommand& command, TextService* service,
+                                   Interruption* interruption, const bulk::ShardRun::Job& job,
+                                   const TextWork& work) {
   const std::string path = job.stem + ".jsonl";
   PENSTOCK_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Open(path));
   ProgressLine progress(command.text->quiet);
-  ShardPart part;
+  bulk::ShardPart part;
   // An empty shard has no slices, which would stand for all files.
   command.text->slices = job.input;
   if (job.input.empty()) {
@@ -257,17 +257,17 @@ Expected<ShardPart> MakePart(const TextCommand& command, TextService* service,
   return part;
 }
 
-int RunTextShards(const TextCommand& command, const ShardChoice& choice, Interruption* interruption,
-                  const TextWork& work) {
+int RunTextShards(const TextCommand& command, const bulk::ShardChoice& choice,
+                  Interruption* interruption, const TextWork& work) {
   const CommandLine& line = *command.line;
-  auto run = ShardRun::Prepare({.command = line.name(),
-                                .folder = command.text->output,
-                                .parts = ".jsonl",
-                                .settings = command.settings,
-                                .choice = choice,
-                                .mixed = command.shard->mixed,
-                                .quiet = command.text->quiet},
-                               command.text->files, command.text->input);
+  auto run = bulk::ShardRun::Prepare({.command = line.name(),
+                                      .folder = command.text->output,
+                                      .parts = ".jsonl",
+                                      .settings = command.settings,
+                                      .choice = choice,
+                                      .mixed = command.shard->mixed,
+                                      .quiet = command.text->quiet},
+                                     command.text->files, command.text->input);
   if (!run.ok()) return ExitCode(line, *interruption, run.status());
   const auto nothing = run->NothingLeft();
   if (!nothing.ok()) return line.Fail(nothing.status());
@@ -280,7 +280,7 @@ int RunTextShards(const TextCommand& command, const ShardChoice& choice, Interru
   if (const Status begun = run->Begin((*service)->maker()); !begun.ok()) {
     return line.FailUsage(begun.message());
   }
-  const Status status = run->Run(*interruption, [&](const ShardRun::Job& job) {
+  const Status status = run->Run(*interruption, [&](const bulk::ShardRun::Job& job) {
     return MakePart(command, service->get(), interruption, job, work);
   });
   return ExitCode(line, *interruption, status);
@@ -294,7 +294,7 @@ int RunTextCommand(const TextCommand& command, const TextWork& work) {
   if (const Status log = ApplyLogFlags(*command.model); !log.ok()) {
     return line.FailUsage("--log-level: " + log.message());
   }
-  std::optional<ShardChoice> shard;
+  std::optional<bulk::ShardChoice> shard;
   if (command.shard != nullptr) {
     auto chosen = ChosenShard(*command.shard, [](const char* name) { return std::getenv(name); });
     if (!chosen.ok()) return line.FailUsage(chosen.status().message());

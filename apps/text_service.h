@@ -10,15 +10,15 @@
 #include <vector>
 
 #include "api/service.h"
+#include "bulk/shard_run.h"
+#include "cli/command_line.h"
 #include "client/text_client.h"
-#include "command_line.h"
 #include "http/message.h"
 #include "http/server_options.h"
 #include "model_flags.h"
-#include "output_file.h"
+#include "os/output_file.h"
 #include "server_flags.h"
 #include "shard_flags.h"
-#include "shard_run.h"
 #include "text_flags.h"
 #include "threads/worker_pool.h"
 
@@ -55,7 +55,7 @@ class TextService {
   Status End(const Status& status);
 
   int32_t max_tokens() const;  // of the model; 0 = not known here
-  ShardMaker maker() const;
+  bulk::ShardMaker maker() const;
 
  private:
   TextService() = default;

@@ -3,9 +3,9 @@
 
 #include <optional>
 
+#include "bulk/request_window.h"
 #include "commands.h"
 #include "json/json_writer.h"
-#include "request_window.h"
 #include "text_service.h"
 
 namespace penstock::cli {
@@ -49,7 +49,7 @@ std::string PrintTable(const std::vector<api::TokenizeResponse::Token>& tokens) 
 
 Status TokenizeAllInputs(const TokenizeFlags& flags, TextService* service, OutputFile* file) {
   corpus::RowReader reader(flags.text.files, flags.text.input);
-  RequestWindow<api::TokenizeResponse, RowIds> window(
+  bulk::RequestWindow<api::TokenizeResponse, RowIds> window(
       [&](const api::TokenizeResponse& response, const RowIds& ids) -> Status {
         for (size_t i = 0; i < response.inputs.size(); ++i) {
           const auto& tokens = response.inputs[i];
@@ -64,7 +64,7 @@ Status TokenizeAllInputs(const TokenizeFlags& flags, TextService* service, Outpu
     if (request.inputs.empty()) return Status::Ok();
     request.prompt_name = flags.prompt_name;
     request.add_special_tokens = flags.special_tokens;
-    auto answer = Ask<api::TokenizeResponse>([&](api::Callback<api::TokenizeResponse> done) {
+    auto answer = bulk::Ask<api::TokenizeResponse>([&](api::Callback<api::TokenizeResponse> done) {
       service->Tokenize(std::exchange(request, {}),
                         NamingRows(std::exchange(where, {}), std::move(done)));
     });

@@ -11,7 +11,7 @@
 #include <boost/version.hpp>
 #include <cstdio>
 
-#include "command_line.h"
+#include "cli/command_line.h"
 #include "cpu/dispatch.h"
 #include "json/json_writer.h"
 

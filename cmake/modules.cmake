@@ -19,8 +19,8 @@ function(penstock_module name)
 
   list(TRANSFORM ARG_DEPS PREPEND penstock_ OUTPUT_VARIABLE deps)
   if(sources)
-    # Files with flags of their own are compiled by themselves.
-    set(own_flags "/isa_[a-z0-9_]+\\.cc$")
+    # Files with flags of their own are compiled by themselves, and toml++ for what it defines.
+    set(own_flags "/(isa_[a-z0-9_]+|toml_library)\\.cc$")
     if(PENSTOCK_SANITIZE STREQUAL "thread")
       set(own_flags "${own_flags}|${PENSTOCK_TELLS_RACES}")
     endif()

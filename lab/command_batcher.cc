@@ -1,5 +1,5 @@
 // penstock-lab batcher: forming batches, beside queues.
-#include "apps/command_line.h"
+#include "cli/command_line.h"
 #include "lab/batcher.h"
 #include "lab/commands.h"
 #include "load/penstock_process.h"

@@ -1,6 +1,6 @@
 // penstock-lab chat-http: what serving costs a stream of text.
-#include "apps/command_line.h"
 #include "apps/decoder_flags.h"
+#include "cli/command_line.h"
 #include "lab/chat_http.h"
 #include "lab/commands.h"
 

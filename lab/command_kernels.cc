@@ -1,5 +1,5 @@
 // penstock-lab kernels: the share of the processor that the kernels use.
-#include "apps/command_line.h"
+#include "cli/command_line.h"
 #include "engine/encoder_engine.h"
 #include "hub/hub.h"
 #include "lab/commands.h"

@@ -1,5 +1,5 @@
 // penstock-lab lifecycle: how soon models come, and whether they leave nothing behind.
-#include "apps/command_line.h"
+#include "cli/command_line.h"
 #include "hub/default_model.h"
 #include "lab/commands.h"
 #include "lab/lifecycle.h"

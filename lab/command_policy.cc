@@ -1,6 +1,6 @@
 // penstock-lab policy: batching policies, simulated.
-#include "apps/command_line.h"
 #include "apps/model_flags.h"
+#include "cli/command_line.h"
 #include "lab/commands.h"
 #include "lab/policy_compare.h"
 #include "lab/policy_shared.h"

@@ -1,5 +1,5 @@
 // penstock-lab saturation: a whole server beside its kernels alone.
-#include "apps/command_line.h"
+#include "cli/command_line.h"
 #include "hub/hub.h"
 #include "lab/commands.h"
 #include "lab/saturation.h"

@@ -1,5 +1,5 @@
 // penstock-lab schemas: texts by chance that JSON schemas allow, and what masks cost.
-#include "apps/command_line.h"
+#include "cli/command_line.h"
 #include "lab/commands.h"
 #include "lab/schema_walks.h"
 

@@ -1,5 +1,5 @@
 // penstock-lab soak: a server under several times the load it can carry, and hostile clients.
-#include "apps/command_line.h"
+#include "cli/command_line.h"
 #include "lab/commands.h"
 #include "lab/soak.h"
 

@@ -1,6 +1,6 @@
 // penstock-lab tensors: the way of tensor requests to a model and back.
-#include "apps/command_line.h"
 #include "apps/model_flags.h"
+#include "cli/command_line.h"
 #include "lab/commands.h"
 #include "lab/tensor_front_ends.h"
 #include "lab/tensor_speed.h"

@@ -1,5 +1,5 @@
 // penstock-lab threads: steps of a decoder by more threads than processors, and by more cores.
-#include "apps/command_line.h"
+#include "cli/command_line.h"
 #include "lab/commands.h"
 #include "lab/thread_scaling.h"
 

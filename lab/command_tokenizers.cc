@@ -1,5 +1,5 @@
 // penstock-lab tokenizers: a tokenizer by itself.
-#include "apps/command_line.h"
+#include "cli/command_line.h"
 #include "lab/commands.h"
 #include "lab/tokenizer_speed.h"
 

@@ -1,5 +1,5 @@
 // penstock-lab: experiments with Penstock itself. Not part of a package.
-#include "apps/command_group.h"
+#include "apps/program_entry.h"
 #include "lab/commands.h"
 
 namespace penstock::lab {

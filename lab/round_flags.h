@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/command_line.h"
+#include "cli/command_line.h"
 #include "lab/load_rounds.h"
 #include "load/records.h"
 #include "runtime/local_models.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/served_model_flags.h"
-#include "apps/settings.h"
+#include "cli/settings.h"
 #include "json/json.h"
 
 namespace penstock::library {

@@ -28,7 +28,7 @@ LIBRARIES = {
     "Boost.Asio and Beast": (r"src/(http|load|net)/\w+\.cc", 180_000),
     "protobuf": (r"src/(grpc|kserve)/\w+\.cc|src/bench/grpc_echo\.cc", 168_000),
     "simdjson": (r"src/(json/json|base/utf8_check)\.cc", 147_000),
-    "CLI11, toml++": (r"apps/(flags|settings\w*|config_file|help|manual|completion|command_line)\.cc", 120_000),
+    "CLI11, toml++": (r"src/cli/(flags|settings\w*|config_file|help|manual|completion|command_line)\.cc", 120_000),
 }
 
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "../../apps/config_file.h"
 #include "../../apps/model_file.h"
 #include "base/status.h"
+#include "cli/config_file.h"
 #include "fuzz_util.h"
 
 namespace penstock {
