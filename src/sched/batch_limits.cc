@@ -13,7 +13,10 @@ constexpr int32_t kTokenStep = 128;
 // A run is repeated if it took less than this part of the budget.
 constexpr double kRepeatShare = 0.04;
 // With fewer runs than this a knee would be chance; then this many tokens, which suits many models.
+// More runs end within this part of the budget: they tell more of a device that is quick enough to
+// make them, and where a batch takes tens of milliseconds the server is ready the sooner.
 constexpr size_t kSamplesMin = 4;
+constexpr double kMoreShare = 0.4;
 constexpr int32_t kKneeTokensUnknown = 1024;
 
 // Solves the normal equations of the columns in use, by Gauss-Jordan; false: singular.
@@ -134,9 +137,10 @@ class Prober {
   // wider.
   bool Fits(double times) const {
     constexpr double kWithWaits = 4;
-    const double clock_s = (device_s_ > 0 ? kWithWaits : 1) * options_.budget_s;
+    const double budget_s = (samples.size() < kSamplesMin ? 1 : kMoreShare) * options_.budget_s;
+    const double clock_s = device_s_ > 0 ? kWithWaits * options_.budget_s : budget_s;
     return Now() + times * wall_s_ <= begin_ + clock_s &&
-           spent_device_s_ + times * device_s_ <= options_.budget_s;
+           spent_device_s_ + times * device_s_ <= budget_s;
   }
   double Now() const {
     return std::chrono::duration<double>(options_.now().time_since_epoch()).count();
@@ -235,14 +239,21 @@ Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
   if (prober.samples.empty()) prober.samples.push_back(prober.warm_up);
   result.times = FitBatchTimes(prober.samples);
   const int32_t measured = MeasuredKnee(prober.samples, short_length);
+  const auto tried =
+      static_cast<int32_t>(std::ranges::max(prober.samples, {}, &BatchSample::tokens).tokens);
   const int32_t most = std::max(options.tokens_max, kKneeTokensMin);
   result.knee_tokens = std::max(measured, KneeTokens(result.times, short_length, most));
   if (prober.samples.size() < kSamplesMin) result.knee_tokens = kKneeTokensUnknown;
   if (result.times.known()) {
-    // A model so slow that even the knee takes long: others wait for it.
-    const auto fits = static_cast<int32_t>(
-        std::clamp((kSlowBatchS - result.times.fixed_s) / result.times.token_s, 0.0, 1e9));
-    result.knee_tokens = std::min(result.knee_tokens, std::max(kKneeTokensMin, fits));
+    // A model so slow that even the knee takes long: others wait for it. Batches that were not
+    // tried may be longer than the fit says, so those are shorter.
+    const auto fits = [&](double seconds) {
+      return static_cast<int32_t>(
+          std::clamp((seconds - result.times.fixed_s) / result.times.token_s, 0.0, 1e9));
+    };
+    const int32_t untried = std::max(kKneeTokensUnknown, fits(kUntriedBatchS));
+    result.knee_tokens = std::min({result.knee_tokens, std::max(tried, untried),
+                                   std::max(kKneeTokensMin, fits(kSlowBatchS))});
   }
   result.knee_tokens = std::min(result.knee_tokens, options.tokens_max);
   return result;

@@ -85,13 +85,15 @@ struct BatchMeasurement {
 };
 
 // Runs the model on made-up sequences; where it runs on a device apart from the host, times are the
-// device's. An error of the model is passed on. The knee is the larger
-// of the fit's and the smallest size that ran at kMeasuredShare of the best rate seen (a single run
-// is no more exact); 1024 where the budget ended too early to tell. It is never more than what runs
-// in about kSlowBatchS (a huge model), but at least kKneeTokensMin.
+// device's. An error of the model is passed on. The knee is the larger of the fit's and the smallest
+// size that ran at kMeasuredShare of the best rate seen (a single run is no more exact); 1024 where
+// the budget ended too early to tell. It is never more than what runs in about kSlowBatchS (a huge
+// model), but at least kKneeTokensMin; a batch that was not tried has 1024 tokens, or what runs in
+// about kUntriedBatchS.
 Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
                                              const MeasureOptions& options);
 inline constexpr double kMeasuredShare = 0.97;
 inline constexpr double kSlowBatchS = 0.25;
+inline constexpr double kUntriedBatchS = 0.05;
 
 }  // namespace penstock::sched

@@ -140,6 +140,21 @@ TEST(BatchLimits, TheBudgetBoundsTheTimeItTakes) {
   EXPECT_LE(huge.runs_, 2);
 }
 
+TEST(BatchLimits, ASlowModelIsTriedFourTimes) {
+  TimedRunner flat({10e-6, 50e-6, 1e-9});
+  const BatchMeasurement measured = flat.Measure();
+  EXPECT_EQ(measured.knee_tokens, kKneeTokensMin);
+  EXPECT_NEAR(measured.times.token_s, 50e-6, 1e-7);
+  EXPECT_NEAR(measured.times.work_s, 1e-9, 1e-10);
+  EXPECT_LT(flat.now_s_, 1.05);
+}
+
+TEST(BatchLimits, BatchesThatWereNotTriedAreShort) {
+  // By the fit 9,900 tokens, which take 0.4 s; it had time for no more than 512.
+  TimedRunner steep({4e-3, 40e-6, 0});
+  EXPECT_NEAR(steep.Measure().knee_tokens, 1150, 1);
+}
+
 TEST(BatchLimits, TimesOfADeviceAreWithoutTheHosts) {
   TimedRunner device({100e-6, 0.1e-6, 1e-12});
   device.host_s_ = 200e-6;
