@@ -11,6 +11,7 @@
 #include "access_flags.h"
 #include "base/temp_folder_test_util.h"
 #include "cli/command_line.h"
+#include "commands.h"
 #include "corpus/row_reader.h"
 #include "model_flags.h"
 #include "text_flags.h"
@@ -23,7 +24,10 @@ using testing::HasSubstr;
 
 class AppsTest : public testing::Test {
  protected:
-  AppsTest() { std::filesystem::create_directories(folder_); }
+  AppsTest() {
+    SetKnownCommands(&ProgramGroup());
+    std::filesystem::create_directories(folder_);
+  }
   ~AppsTest() override {
     unsetenv("PENSTOCK_THREADS");
     unsetenv("PENSTOCK_CONFIG");

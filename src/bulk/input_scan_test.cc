@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "base/temp_folder_test_util.h"
-#include "os/disk_room.h"
 
 namespace penstock::bulk {
 namespace {
@@ -66,21 +65,6 @@ TEST_F(InputScanTest, StandardInputIsNotTouched) {
     EXPECT_EQ(scan->RowsExpected(), 0);
     EXPECT_EQ(scan->TextBytesExpected(), 0);
   }
-}
-
-TEST(SizeText, HasThreeDigits) {
-  EXPECT_EQ(SizeText(999), "999 bytes");
-  EXPECT_EQ(SizeText(1000), "1 kB");
-  EXPECT_EQ(SizeText(3'140'000'000), "3.14 GB");
-  EXPECT_EQ(SizeText(999'999), "1 MB");
-  EXPECT_EQ(SizeText(int64_t{5} << 50), "5.63e+03 TB");
-}
-
-TEST(RoomFor, IsKnownOfRegularFiles) {
-  EXPECT_FALSE(RoomFor("").has_value());
-  EXPECT_FALSE(RoomFor("-").has_value());
-  EXPECT_FALSE(RoomFor("/dev/null").has_value());
-  EXPECT_FALSE(RoomFor("/no/such/folder/x.npy").has_value());
 }
 
 }  // namespace

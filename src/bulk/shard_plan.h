@@ -21,8 +21,8 @@
 
 namespace penstock::bulk {
 
-// What a process does of N shards: one of them; with `take` whatever is free; with neither, of
-// --verify, none.
+// What a process does of N shards: one of them, or without an index whatever is free (--take), or
+// none (--verify).
 struct ShardChoice {
   int64_t count = 0;
   std::optional<int64_t> index;  // from 0

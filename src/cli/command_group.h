@@ -8,7 +8,7 @@ namespace penstock::cli {
 
 struct CommandGroup;
 
-// A subcommand. `run` gets the arguments after its name and returns the exit code. It parses its
+// A subcommand; those of a group within a group pick no further ones. `run` gets the arguments after its name and returns the exit code. It parses its
 // CommandLine before it does anything else: others run it as far as that, to learn its flags.
 struct Command {
   const char* name;

@@ -90,7 +90,8 @@ class FlagSet {
   // outlives this and holds the default. T: one of the types bound in flags.cc.
   template <typename T>
   Flag* AddOption(const std::string& names, T& value, const std::string& text = {});
-  // The same of an enum, whose numbers NameOf makes of names.
+  // The same of an enum, whose numbers NameOf makes of names. The help shows no default unless
+  // DefaultText says it.
   template <typename T>
   requires std::is_enum_v<T> Flag* AddOption(const std::string& names, T& value,
                                              const std::string& text = {}) {

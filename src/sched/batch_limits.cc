@@ -13,10 +13,12 @@ constexpr int32_t kTokenStep = 128;
 // A run is repeated if it took less than this part of the budget.
 constexpr double kRepeatShare = 0.04;
 // With fewer runs than this a knee would be chance; then this many tokens, which suits many models.
-// More runs end within this part of the budget: they tell more of a device that is quick enough to
-// make them, and where a batch takes tens of milliseconds the server is ready the sooner.
 constexpr size_t kSamplesMin = 4;
-constexpr double kMoreShare = 0.4;
+// Larger batches on a processor end within this part of the budget once batches clearly take the
+// longer the more tokens they have: they would tell little more, and the server is ready the sooner.
+constexpr double kMoreShare = 0.35;
+// A batch that was not tried has at most this many times the tokens of the largest that was.
+constexpr int32_t kUntriedTimes = 8;
 constexpr int32_t kKneeTokensUnknown = 1024;
 
 // Solves the normal equations of the columns in use, by Gauss-Jordan; false: singular.
@@ -85,14 +87,15 @@ class Prober {
   Prober(program::EncoderRunner* runner, const MeasureOptions& options)
       : runner_(runner), options_(options) {
     if (!options_.now) options_.now = [] { return Clock::now(); };
-    begin_ = Now();
   }
 
-  // A run that is not counted: the model's first one touches its weights for the first time.
+  // A run that is not counted, nor its time: the model's first one touches its weights for the first time.
   Status WarmUp(int32_t length) {
     ProbeBatch batch(length, 1, static_cast<size_t>(runner_->OutputWidth(options_.output)));
     PENSTOCK_ASSIGN_OR_RETURN(const double seconds, Run(batch));
     warm_up = {static_cast<double>(length), static_cast<double>(AttentionWork(length)), seconds};
+    begin_ = Now();
+    spent_device_s_ = 0;
     return Status::Ok();
   }
 
@@ -137,10 +140,15 @@ class Prober {
   // wider.
   bool Fits(double times) const {
     constexpr double kWithWaits = 4;
-    const double budget_s = (samples.size() < kSamplesMin ? 1 : kMoreShare) * options_.budget_s;
-    const double clock_s = device_s_ > 0 ? kWithWaits * options_.budget_s : budget_s;
-    return Now() + times * wall_s_ <= begin_ + clock_s &&
-           spent_device_s_ + times * device_s_ <= budget_s;
+    const double share = device_s_ > 0 ? kWithWaits : TimesGrow() ? kMoreShare : 1;
+    return Now() + times * wall_s_ <= begin_ + share * options_.budget_s &&
+           spent_device_s_ + times * device_s_ <= options_.budget_s;
+  }
+  // Whether tokens cost at least half of what they would if there was no fixed time.
+  bool TimesGrow() const {
+    if (samples.size() < kSamplesMin) return false;
+    const BatchSample &first = samples.front(), &last = samples.back();
+    return 2 * last.seconds * first.tokens >= first.seconds * last.tokens;
   }
   double Now() const {
     return std::chrono::duration<double>(options_.now().time_since_epoch()).count();
@@ -251,7 +259,8 @@ Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
       return static_cast<int32_t>(
           std::clamp((seconds - result.times.fixed_s) / result.times.token_s, 0.0, 1e9));
     };
-    const int32_t untried = std::max(kKneeTokensUnknown, fits(kUntriedBatchS));
+    const int32_t untried =
+        std::max(kKneeTokensUnknown, std::min(fits(kUntriedBatchS), kUntriedTimes * tried));
     result.knee_tokens = std::min({result.knee_tokens, std::max(tried, untried),
                                    std::max(kKneeTokensMin, fits(kSlowBatchS))});
   }

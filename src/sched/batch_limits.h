@@ -73,7 +73,8 @@ struct MeasureOptions {
   program::EncoderOutput output = program::EncoderOutput::kPooled;
   int32_t length_max = 512;   // longest sequence the model takes
   int32_t tokens_max = 8192;  // largest batch tried
-  // No run is begun that would probably end after it; a device's time, where it tells that.
+  // No run after the first is begun that would probably end later; a device's time, where it tells
+  // that. A processor whose batches take the longer the more tokens they have spends 0.05 s.
   double budget_s = 0.15;
   std::function<Clock::time_point()> now;  // null: the steady clock
 };
@@ -88,8 +89,8 @@ struct BatchMeasurement {
 // device's. An error of the model is passed on. The knee is the larger of the fit's and the smallest
 // size that ran at kMeasuredShare of the best rate seen (a single run is no more exact); 1024 where
 // the budget ended too early to tell. It is never more than what runs in about kSlowBatchS (a huge
-// model), but at least kKneeTokensMin; a batch that was not tried has 1024 tokens, or what runs in
-// about kUntriedBatchS.
+// model), but at least kKneeTokensMin. Beyond what was tried it is at most the larger of 1024 tokens
+// and what runs in about kUntriedBatchS.
 Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
                                              const MeasureOptions& options);
 inline constexpr double kMeasuredShare = 0.97;
