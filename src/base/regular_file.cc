@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 namespace penstock {
 namespace {
@@ -29,6 +30,10 @@ Status CheckKind(const std::string& path, const struct stat& info) {
 Status CannotOpen(const std::string& path, int error) {
   const std::string message = "cannot open " + path + ": " + std::strerror(error);
   return error == ENOENT ? Status::NotFound(message) : Status::InvalidArgument(message);
+}
+
+Status CannotRead(const std::string& path, int error) {
+  return {StatusCode::kUnavailable, "cannot read " + path + ": " + std::strerror(error)};
 }
 
 }  // namespace
@@ -63,9 +68,7 @@ Expected<std::string> ReadRegularFile(const std::string& path, size_t bytes_max)
     text.resize(size + block);
     const ssize_t got = ::read(file.get(), text.data() + size, block);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return Status(StatusCode::kUnavailable, "cannot read " + path + ": " + std::strerror(errno));
-    }
+    if (got < 0) return CannotRead(path, errno);
     size += static_cast<size_t>(got);
     if (size > bytes_max) {
       return Status::InvalidArgument(path + " is larger than " + std::to_string(bytes_max) +
@@ -76,6 +79,18 @@ Expected<std::string> ReadRegularFile(const std::string& path, size_t bytes_max)
       return text;
     }
     block = std::min(kBlockBytes, bytes_max - size + 1);
+  }
+}
+
+Status ReadInBlocks(const std::string& path, const TakeBlock& take) {
+  PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenRegularFile(path));
+  const auto block = std::make_unique_for_overwrite<char[]>(kBlockBytes);
+  while (true) {
+    const ssize_t got = ::read(file.get(), block.get(), kBlockBytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return CannotRead(path, errno);
+    if (got == 0) return Status::Ok();
+    PENSTOCK_RETURN_IF_ERROR(take({block.get(), static_cast<size_t>(got)}));
   }
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/status.h"
@@ -35,6 +37,11 @@ Expected<FileDescriptor> OpenRegularFile(const std::string& path);
 // Reads the whole file. Errors: those of OpenRegularFile; kInvalidArgument also: more than
 // `bytes_max` bytes, of which no more are read; kUnavailable: reading failed.
 Expected<std::string> ReadRegularFile(const std::string& path, size_t bytes_max);
+
+// Gives `take` the whole file, a block after the other; its error ends the reading. Errors of
+// OpenRegularFile; kUnavailable: reading failed.
+using TakeBlock = std::function<Status(std::string_view bytes)>;
+Status ReadInBlocks(const std::string& path, const TakeBlock& take);
 
 // Whether there is anything of that name. Links are followed: a dangling one is not there.
 bool PathExists(const std::string& path);

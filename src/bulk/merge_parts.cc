@@ -22,7 +22,7 @@ constexpr size_t kNamedMax = 8;                 // of missing parts
 constexpr int64_t kRowsMax = int64_t{1} << 40;  // of all parts
 
 // A file, whose digest must be this.
-Status ReadChecked(const std::string& path, const std::string& sha256, const TakeBytes& take) {
+Status ReadChecked(const std::string& path, const std::string& sha256, const TakeBlock& take) {
   PENSTOCK_ASSIGN_OR_RETURN(const FileDigest read, DigestOfFile(path, take));
   if (read.sha256 == sha256) return Status::Ok();
   return Status::Internal(fmt::format(

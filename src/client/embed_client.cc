@@ -6,45 +6,19 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/base64.h"
 #include "json/json.h"
 
 namespace penstock::client {
 namespace {
 
-int Sextet(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  if (c == '+') return 62;
-  return c == '/' ? 63 : -1;
-}
-
 // Little-endian float32 in standard base64, as OpenAI's encoding_format says.
 bool AppendFloats(std::string_view base64, std::vector<float>* out) {
-  while (base64.ends_with('=')) base64.remove_suffix(1);
-  std::string bytes;
-  bytes.reserve(base64.size() / 4 * 3 + 3);
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : base64) {
-    const int sextet = Sextet(c);
-    if (sextet < 0) return false;
-    bits = bits << 6 | static_cast<uint32_t>(sextet);
-    if (++count % 4 == 0) {
-      for (const int shift : {16, 8, 0}) bytes += static_cast<char>(bits >> shift & 0xFF);
-      bits = 0;
-    }
-  }
-  if (count % 4 == 1) return false;
-  if (count % 4 == 2) bytes += static_cast<char>(bits >> 4 & 0xFF);
-  if (count % 4 == 3) {
-    bytes += static_cast<char>(bits >> 10 & 0xFF);
-    bytes += static_cast<char>(bits >> 2 & 0xFF);
-  }
-  if (bytes.size() % sizeof(float) != 0) return false;
+  const auto bytes = DecodeBase64(base64);
+  if (!bytes || bytes->size() % sizeof(float) != 0) return false;
   const size_t had = out->size();
-  out->resize(had + bytes.size() / sizeof(float));
-  std::memcpy(out->data() + had, bytes.data(), bytes.size());
+  out->resize(had + bytes->size() / sizeof(float));
+  std::memcpy(out->data() + had, bytes->data(), bytes->size());
   return true;
 }
 

@@ -1,12 +1,9 @@
 #include "engine/fingerprint.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
-#include <memory>
 #include <vector>
 
 #include "base/regular_file.h"
@@ -28,17 +25,12 @@ class Digest {
     digest_.Add(text);
   }
   Status AddFile(const fs::path& path) {
-    PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenRegularFile(path.string()));
-    std::vector<char> block(1 << 20);
     uint64_t size = 0;
-    for (;;) {
-      const ssize_t got = ::read(file.get(), block.data(), block.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return {StatusCode::kUnavailable, path.string() + " cannot be read"};
-      if (got == 0) break;
-      digest_.Add({block.data(), static_cast<size_t>(got)});
-      size += static_cast<uint64_t>(got);
-    }
+    PENSTOCK_RETURN_IF_ERROR(ReadInBlocks(path.string(), [&](std::string_view bytes) {
+      digest_.Add(bytes);
+      size += bytes.size();
+      return Status::Ok();
+    }));
     AddSize(size);
     return Status::Ok();
   }

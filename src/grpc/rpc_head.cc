@@ -4,29 +4,10 @@
 #include <charconv>
 #include <utility>
 
+#include "base/base64.h"
+
 namespace penstock::grpc {
 namespace {
-
-// RFC 4648 4.
-std::optional<std::string> DecodeBase64(std::string_view text) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  if (text.size() % 4 == 0 && text.ends_with('=')) text.remove_suffix(text.ends_with("==") ? 2 : 1);
-  if (text.size() % 4 == 1) return std::nullopt;
-  std::string bytes;
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    const size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) return std::nullopt;
-    bits = bits << 6 | static_cast<uint32_t>(digit);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    bytes += static_cast<char>(bits >> count);
-  }
-  return bytes;
-}
 
 // Cuts off the first of a list with commas between, without the spaces around it.
 std::string_view TakeFirst(std::string_view* list) {

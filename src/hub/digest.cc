@@ -1,21 +1,15 @@
 #include "hub/digest.h"
 
 #include <openssl/evp.h>
-#include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <memory>
-#include <vector>
 
 #include "base/regular_file.h"
 
 namespace penstock::hub {
 namespace {
-
-constexpr size_t kBlockBytes = 1 << 20;
 
 bool IsHex(const std::string& text, size_t digits) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -26,22 +20,17 @@ Expected<std::string> DigestOfFile(const EVP_MD* kind, const std::string& prefix
                                    const std::string& path, const DigestProgress& progress) {
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
                                                                    EVP_MD_CTX_free);
-  PENSTOCK_ASSIGN_OR_RETURN(const FileDescriptor file, OpenRegularFile(path));
   if (context == nullptr || EVP_DigestInit_ex(context.get(), kind, nullptr) != 1) {
     return Status::Internal("cannot compute the digest of " + path);
   }
   EVP_DigestUpdate(context.get(), prefix.data(), prefix.size());
-  std::vector<char> block(kBlockBytes);
   uint64_t read = 0;
-  for (;;) {
-    const ssize_t got = ::read(file.get(), block.data(), block.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::Internal("cannot read " + path + ": " + std::strerror(errno));
-    if (got == 0) break;
-    EVP_DigestUpdate(context.get(), block.data(), static_cast<size_t>(got));
-    read += static_cast<uint64_t>(got);
-    if (progress && !progress(read)) return Status(StatusCode::kCancelled, "download given up");
-  }
+  PENSTOCK_RETURN_IF_ERROR(ReadInBlocks(path, [&](std::string_view block) {
+    EVP_DigestUpdate(context.get(), block.data(), block.size());
+    read += block.size();
+    return progress && !progress(read) ? Status(StatusCode::kCancelled, "download given up")
+                                       : Status::Ok();
+  }));
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned bytes = 0;
   EVP_DigestFinal_ex(context.get(), digest.data(), &bytes);

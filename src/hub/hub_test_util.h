@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <openssl/sha.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/sha256.h"
 #include "base/temp_folder_test_util.h"
 #include "hub/hub.h"
 
@@ -132,18 +132,6 @@ class TinyServer {
   std::vector<std::string> log_;
   std::thread thread_;
 };
-
-inline std::string Sha256Hex(const std::string& text) {
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
-  std::string hex;
-  for (const unsigned char byte : digest) {
-    char two[3];
-    std::snprintf(two, sizeof(two), "%02x", byte);
-    hex += two;
-  }
-  return hex;
-}
 
 inline constexpr char kCommit[] = "0123456789abcdef0123456789abcdef01234567";
 

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
-#include <string_view>
 
+#include "base/regular_file.h"
 #include "base/status.h"
 
 namespace penstock {
@@ -16,9 +15,7 @@ struct FileDigest {
 };
 
 // Reads the whole file: 0.6 s a GB where the processor has instructions for SHA. `take`, unless it
-// is null, gets the bytes block by block; its error ends the reading. Errors of OpenRegularFile;
-// kUnavailable: reading failed.
-using TakeBytes = std::function<Status(std::string_view bytes)>;
-Expected<FileDigest> DigestOfFile(const std::string& path, const TakeBytes& take = nullptr);
+// is null, gets the blocks besides. Errors of ReadInBlocks.
+Expected<FileDigest> DigestOfFile(const std::string& path, const TakeBlock& take = nullptr);
 
 }  // namespace penstock

@@ -1,8 +1,10 @@
 #include "plan/drive.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <deque>
+#include <future>
 #include <random>
 #include <utility>
 
@@ -67,16 +69,26 @@ Expected<Driven> DriveChat(const ServedModel& model, const DriveOptions& options
   load.seed = std::random_device()();  // so that no prompt is in the server's cache
   PENSTOCK_ASSIGN_OR_RETURN(load.scale, MeasurePromptScale(options.target, load.request));
   PENSTOCK_ASSIGN_OR_RETURN(const StepTotals before, StepTotals::Read(options.target, model.name));
-  PENSTOCK_ASSIGN_OR_RETURN(const load::ChatResult result,
-                            RunChatLoad(options.target, load, window));
-  PENSTOCK_ASSIGN_OR_RETURN(const StepTotals after, StepTotals::Read(options.target, model.name));
+  // Read when the time is over: the ends of answers that come later are not of its share.
+  const double seconds = options.warmup_s + options.seconds;
+  std::promise<void> ended;
+  auto at_end = std::async(std::launch::async, [&, load_ended = ended.get_future()] {
+    load_ended.wait_for(std::chrono::duration<double>(seconds));
+    return StepTotals::Read(options.target, model.name);
+  });
+  const Expected<load::ChatResult> run = RunChatLoad(options.target, load, window);
+  ended.set_value();
+  const Expected<StepTotals> after = at_end.get();
+  PENSTOCK_RETURN_IF_ERROR(run.status());
+  PENSTOCK_RETURN_IF_ERROR(after.status());
+  const load::ChatResult& result = *run;
   if (result.ErrorCount() > 0 || result.first_token.count() == 0) {
     return NotAnswered(result.ErrorsText());
   }
   Driven driven;
   driven.answers = PercentilesOf(result.first_token);
   driven.between_tokens = PercentilesOf(result.between_tokens);
-  driven.busy_share = (after - before).seconds / (options.warmup_s + options.seconds);
+  driven.busy_share = (*after - before).seconds / seconds;
   return driven;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/base64.h"
 #include "files/gguf_test_util.h"
 #include "text/gguf_tokenizer.h"
 #include "text/gguf_tokens.h"
@@ -82,24 +83,6 @@ class GgufTokenizerKeys {
   std::map<std::string, std::pair<files::GgufType, std::string>> keys_;
 };
 
-// The bytes of standard base64, which is well formed.
-inline std::vector<uint8_t> BytesOfBase64(std::string_view text) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<uint8_t> bytes;
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    if (c == '=') break;
-    bits = bits << 6 | static_cast<uint32_t>(kDigits.find(c));
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    bytes.push_back(static_cast<uint8_t>(bits >> count));
-  }
-  return bytes;
-}
-
 // What a writer of GGUF files makes of a tokenizer.json: tokens, types, merges or scores. `model`
 // and `pre` are the names it gives; no special tokens stand around texts.
 inline GgufTokenizerKeys KeysOfJson(const std::string& path, const std::string& model,
@@ -147,8 +130,9 @@ inline GgufTokenizerKeys KeysOfJson(const std::string& path, const std::string& 
   }
   std::string_view charsmap;
   if (json["normalizer"]["precompiled_charsmap"].get(charsmap) == simdjson::SUCCESS) {
+    const std::string bytes = DecodeBase64(charsmap).value();
     keys.Set("precompiled_charsmap", files::GgufType::kArray,
-             RawNumbers(files::GgufType::kUint8, BytesOfBase64(charsmap)));
+             RawNumbers(files::GgufType::kUint8, std::vector<uint8_t>(bytes.begin(), bytes.end())));
   }
   simdjson::dom::array merges;
   if (section["merges"].get(merges) == simdjson::SUCCESS) {

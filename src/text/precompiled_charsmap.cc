@@ -2,46 +2,10 @@
 
 #include <cstring>
 
+#include "base/base64.h"
 #include "unicode/utf8.h"
 
 namespace penstock::text {
-namespace {
-
-std::optional<std::string> DecodeBase64(std::string_view in) {
-  if (in.size() % 4 != 0) return std::nullopt;
-  std::string out;
-  out.reserve(in.size() / 4 * 3);
-  for (size_t i = 0; i < in.size(); i += 4) {
-    uint32_t word = 0;
-    int pad = 0;
-    for (size_t k = 0; k < 4; ++k) {
-      const char c = in[i + k];
-      uint32_t value = 0;
-      if (c >= 'A' && c <= 'Z') {
-        value = c - 'A';
-      } else if (c >= 'a' && c <= 'z') {
-        value = c - 'a' + 26;
-      } else if (c >= '0' && c <= '9') {
-        value = c - '0' + 52;
-      } else if (c == '+') {
-        value = 62;
-      } else if (c == '/') {
-        value = 63;
-      } else if (c == '=' && i + 4 == in.size() && k >= 2) {
-        ++pad;
-      } else {
-        return std::nullopt;
-      }
-      if (pad > 0 && c != '=') return std::nullopt;
-      word = word << 6 | value;
-    }
-    for (int k = 0; k < 3 - pad; ++k) out.push_back(char(word >> (16 - 8 * k)));
-  }
-  return out;
-}
-
-}  // namespace
-
 Expected<PrecompiledCharsmap> PrecompiledCharsmap::FromBase64(std::string_view base64) {
   const auto blob = DecodeBase64(base64);
   if (!blob) return Status::InvalidArgument("not base64", "normalizer.precompiled_charsmap");

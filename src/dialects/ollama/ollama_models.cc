@@ -4,8 +4,8 @@
 
 #include <chrono>
 
+#include "base/sha256.h"
 #include "dialects/ollama/ollama_print.h"
-#include "dialects/ollama/sha256.h"
 #include "dialects/shared/fields.h"
 #include "json/json_writer.h"
 #include "reply/reply_format.h"

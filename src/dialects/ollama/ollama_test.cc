@@ -5,9 +5,9 @@
 
 #include <limits>
 
+#include "base/sha256.h"
 #include "dialects/ollama/ollama_models.h"
 #include "dialects/ollama/ollama_print.h"
-#include "dialects/ollama/sha256.h"
 #include "dialects/shared/print_test_util.h"
 #include "json/json.h"
 

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "api/model_store.h"
+#include "base/sha256.h"
 #include "dialects/ollama/ollama.h"
-#include "dialects/ollama/sha256.h"
 #include "dialects/shared/answer.h"
 #include "dialects/shared/rows.h"
 #include "http/stream.h"

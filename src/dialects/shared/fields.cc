@@ -1,7 +1,6 @@
 #include "dialects/shared/fields.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <bit>
@@ -378,21 +377,6 @@ void WriteModelState(const api::ModelInfo& model, JsonWriter* json) {
   json->Field("weights_bytes", model.weights_memory);
   json->Field("activations_bytes", model.activations_memory);
   json->Field("cache_bytes", model.cache_memory).EndObject().EndObject();
-}
-
-void AppendBase64(std::span<const uint8_t> bytes, std::string* out) {
-  // EVP_EncodeBlock counts in int; a multiple of 3 bytes makes whole groups, so pieces join.
-  constexpr size_t kPieceBytesMax = 12 << 20;
-  while (!bytes.empty()) {
-    const auto piece = bytes.subspan(0, std::min(bytes.size(), kPieceBytesMax));
-    const size_t text_bytes = (piece.size() + 2) / 3 * 4;
-    const size_t at = out->size();
-    out->resize(at + text_bytes + 1);  // it ends with a NUL
-    EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out->data() + at), piece.data(),
-                    static_cast<int>(piece.size()));
-    out->resize(at + text_bytes);
-    bytes = bytes.subspan(piece.size());
-  }
 }
 
 void AppendBase64(std::span<const float> numbers, std::string* out) {

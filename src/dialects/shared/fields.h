@@ -11,6 +11,7 @@
 #include "api/names.h"
 #include "api/service.h"
 #include "api/types.h"
+#include "base/base64.h"
 #include "base/status.h"
 #include "http/message.h"
 #include "json/json.h"
@@ -107,8 +108,8 @@ void WriteModelFacts(const api::ModelInfo& model, JsonWriter* json);
 // "unload_in_s"; the most that it takes in "memory".
 void WriteModelState(const api::ModelInfo& model, JsonWriter* json);
 
-// Standard base64 with padding; of the numbers as little-endian float32.
-void AppendBase64(std::span<const uint8_t> bytes, std::string* out);
+using penstock::AppendBase64;
+// The numbers as little-endian float32.
 void AppendBase64(std::span<const float> numbers, std::string* out);
 
 }  // namespace penstock::dialects
