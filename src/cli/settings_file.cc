@@ -263,7 +263,7 @@ Status Settings::TakeModels(const ConfigFile& file, FileValues* values) {
           fmt::format("[models.{}] has no 'model', and no model is called so", table.name));
     }
     for (const auto& [key, entry] : table.settings) {
-      const auto is_key = [&](const auto& one) { return one.first == key; };
+      const auto is_key = [&name = key](const auto& one) { return one.first == name; };
       const auto* const found = std::ranges::find_if(kModelSwitches, is_key);
       const bool is_switch = found != std::end(kModelSwitches);
       const std::string flag = is_switch ? found->second : key;
