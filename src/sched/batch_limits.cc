@@ -253,14 +253,17 @@ Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
   result.knee_tokens = std::max(measured, KneeTokens(result.times, short_length, most));
   if (prober.samples.size() < kSamplesMin) result.knee_tokens = kKneeTokensUnknown;
   if (result.times.known()) {
-    // A model so slow that even the knee takes long: others wait for it. Batches that were not
-    // tried may be longer than the fit says, so those are shorter.
     const auto fits = [&](double seconds) {
       return static_cast<int32_t>(
           std::clamp((seconds - result.times.fixed_s) / result.times.token_s, 0.0, 1e9));
     };
-    const int32_t untried =
-        std::max(kKneeTokensUnknown, std::min(fits(kUntriedBatchS), kUntriedTimes * tried));
+    const int32_t quick = fits(kQuickBatchS);
+    // Threads share sequences of unlike lengths the better the more there are of them.
+    result.knee_tokens =
+        std::max(result.knee_tokens, std::clamp(quick, kKneeTokensMin, kKneeTokensUnknown));
+    // Batches that were not tried may be longer than the fit says, so those are shorter. Of a model
+    // so slow that even the knee takes long, batches end before it: others wait for it.
+    const int32_t untried = std::max(kKneeTokensUnknown, std::min(quick, kUntriedTimes * tried));
     result.knee_tokens = std::min({result.knee_tokens, std::max(tried, untried),
                                    std::max(kKneeTokensMin, fits(kSlowBatchS))});
   }

@@ -146,7 +146,7 @@ TEST(BatchLimits, TheBudgetBoundsTheTimeItTakes) {
 TEST(BatchLimits, ASlowModelIsTriedFourTimes) {
   TimedRunner even({10e-6, 50e-6, 1e-9});
   const BatchMeasurement measured = even.Measure();
-  EXPECT_EQ(measured.knee_tokens, kKneeTokensMin);
+  EXPECT_NEAR(measured.knee_tokens, 999, 2);  // in 50 ms, for batches of unlike lengths
   EXPECT_NEAR(measured.times.token_s, 50e-6, 1e-7);
   EXPECT_NEAR(measured.times.work_s, 1e-9, 1e-10);
   EXPECT_EQ(even.runs_, 6);  // the first, and that of 32 tokens twice
