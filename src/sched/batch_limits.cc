@@ -261,8 +261,8 @@ Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
     // Threads share sequences of unlike lengths the better the more there are of them.
     result.knee_tokens =
         std::max(result.knee_tokens, std::clamp(quick, kKneeTokensMin, kKneeTokensUnknown));
-    // Batches that were not tried may be longer than the fit says, so those are shorter. Of a model
-    // so slow that even the knee takes long, batches end before it: others wait for it.
+    // A batch that was not tried may take longer than the fit says, and that of a slow model holds
+    // up others: both are bounded by their time.
     const int32_t untried = std::max(kKneeTokensUnknown, std::min(quick, kUntriedTimes * tried));
     result.knee_tokens = std::min({result.knee_tokens, std::max(tried, untried),
                                    std::max(kKneeTokensMin, fits(kSlowBatchS))});

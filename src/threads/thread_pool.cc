@@ -54,6 +54,13 @@ void RunOnlyOn(std::span<const int> processors) {
   pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 }
 
+KeptAffinity::KeptAffinity()
+    : known_(pthread_getaffinity_np(pthread_self(), sizeof(set_), &set_) == 0) {}
+
+KeptAffinity::~KeptAffinity() {
+  if (known_) pthread_setaffinity_np(pthread_self(), sizeof(set_), &set_);
+}
+
 ThreadPool::ThreadPool(size_t threads, bool pin, bool spin)
     : ThreadPool(PlanOf(threads, pin, spin)) {}
 

@@ -21,6 +21,8 @@
 // members, so none meets an id too late. Threads beyond `count` are not woken, and do not spin.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +40,19 @@ namespace penstock {
 
 // Lets the calling thread run on these processors alone. A failure is ignored: it runs on others.
 void RunOnlyOn(std::span<const int> processors);
+
+// Restores what the calling thread may run on when it goes: for one that is placed for a while.
+class KeptAffinity {
+ public:
+  KeptAffinity();
+  ~KeptAffinity();
+  KeptAffinity(const KeptAffinity&) = delete;
+  KeptAffinity& operator=(const KeptAffinity&) = delete;
+
+ private:
+  cpu_set_t set_;
+  bool known_;
+};
 
 class ThreadPool {
  public:

@@ -167,8 +167,13 @@ TEST(ThreadPool, APlacedCallerStaysOffTheProcessorsOfPinnedWorkers) {
   if (allowed.size() < 2) GTEST_SKIP() << "needs two processors";
   const ThreadPool pool(allowed.size());
   std::thread([&] {
-    pool.PlaceCaller();
-    EXPECT_EQ(Affinity(pthread_self()), std::set<int>{*allowed.begin()});
+    const std::set<int> before = Affinity(pthread_self());
+    {
+      const KeptAffinity kept;
+      pool.PlaceCaller();
+      EXPECT_EQ(Affinity(pthread_self()), std::set<int>{*allowed.begin()});
+    }
+    EXPECT_EQ(Affinity(pthread_self()), before);
   }).join();
 }
 
