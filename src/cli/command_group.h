@@ -8,8 +8,9 @@ namespace penstock::cli {
 
 struct CommandGroup;
 
-// A subcommand; those of a group within a group pick no further ones. `run` gets the arguments after its name and returns the exit code. It parses its
-// CommandLine before it does anything else: others run it as far as that, to learn its flags.
+// A subcommand; those of a group within a group pick no further ones. `run` gets the arguments after
+// its name and returns the exit code. It parses its CommandLine before it does anything else: others
+// run it as far as that, to learn its flags.
 struct Command {
   const char* name;
   const char* summary;

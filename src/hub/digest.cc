@@ -25,12 +25,15 @@ Expected<std::string> DigestOfFile(const EVP_MD* kind, const std::string& prefix
   }
   EVP_DigestUpdate(context.get(), prefix.data(), prefix.size());
   uint64_t read = 0;
-  PENSTOCK_RETURN_IF_ERROR(ReadInBlocks(path, [&](std::string_view block) {
+  const Status done = ReadInBlocks(path, [&](std::string_view block) {
     EVP_DigestUpdate(context.get(), block.data(), block.size());
     read += block.size();
     return progress && !progress(read) ? Status(StatusCode::kCancelled, "download given up")
                                        : Status::Ok();
-  }));
+  });
+  // kUnavailable is the hub's: it is this machine's disk.
+  if (done.code() == StatusCode::kUnavailable) return Status::Internal(done.message());
+  PENSTOCK_RETURN_IF_ERROR(done);
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned bytes = 0;
   EVP_DigestFinal_ex(context.get(), digest.data(), &bytes);

@@ -1,4 +1,5 @@
-// Asks a server the requests of a workload, at their times. Blocking; one thread.
+// Asks a server the requests of a workload, at their times. Blocking; of chats a second thread reads
+// the counts when the time is over.
 #pragma once
 
 #include "base/status.h"

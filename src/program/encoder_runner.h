@@ -48,7 +48,8 @@ class EncoderRunner {
   // Called by the thread that calls Run.
   void SetPause(BatchPause* pause) { pause_ = pause; }
 
-  // Binds the calling thread, which runs batches for as long as it lives, to its processors.
+  // Binds the calling thread, which runs batches until it ends or is bound to others, to its
+  // processors.
   virtual void PlaceExecutor() const {}
 
   // Bytes of activation memory that ReleaseMemory would give back to the system.

@@ -89,7 +89,7 @@ class Prober {
     if (!options_.now) options_.now = [] { return Clock::now(); };
   }
 
-  // A run that is not counted, nor its time: the model's first one touches its weights for the first time.
+  // A run that is not counted, nor its time: the first one touches the weights for the first time.
   Status WarmUp(int32_t length) {
     ProbeBatch batch(length, 1, static_cast<size_t>(runner_->OutputWidth(options_.output)));
     PENSTOCK_ASSIGN_OR_RETURN(const double seconds, Run(batch));
@@ -253,9 +253,10 @@ Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
   result.knee_tokens = std::max(measured, KneeTokens(result.times, short_length, most));
   if (prober.samples.size() < kSamplesMin) result.knee_tokens = kKneeTokensUnknown;
   if (result.times.known()) {
+    const double short_token_s = result.times.token_s + result.times.work_s * short_length;
     const auto fits = [&](double seconds) {
       return static_cast<int32_t>(
-          std::clamp((seconds - result.times.fixed_s) / result.times.token_s, 0.0, 1e9));
+          std::clamp((seconds - result.times.fixed_s) / short_token_s, 0.0, 1e9));
     };
     const int32_t quick = fits(kQuickBatchS);
     // Threads share sequences of unlike lengths the better the more there are of them.

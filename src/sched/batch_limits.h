@@ -89,10 +89,10 @@ struct BatchMeasurement {
 // device's. An error of the model is passed on. The knee is the larger of the fit's and the smallest
 // size that ran at kMeasuredShare of the best rate seen (a single run is no more exact); 1024 where
 // the budget ended too early to tell. It is never more than what runs in about kSlowBatchS (a huge
-// model), but at least kKneeTokensMin, or what runs in about kQuickBatchS up to 1024 tokens: sequences
-// of unlike lengths are shared unevenly by threads where they are few (256 tokens of mixed lengths
-// ran at 0.91 of the rate of 1024). Beyond what was tried it is at most the larger of 1024 tokens and
-// what runs in kQuickBatchS.
+// model), but at least kKneeTokensMin, or what runs in about kQuickBatchS up to 1024 tokens: few
+// sequences of unlike lengths are shared unevenly by threads (256 tokens of mixed lengths ran at
+// 0.91 of the rate of 1024). Beyond what was tried it is at most the larger of 1024 tokens and what
+// runs in kQuickBatchS. Both times are those of short sequences.
 Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
                                              const MeasureOptions& options);
 inline constexpr double kMeasuredShare = 0.97;

@@ -73,8 +73,8 @@ class ThreadPool {
   // Whether threads that wait spin.
   bool spins() const { return spin_; }
 
-  // Keeps the calling thread off the workers' pinned processors for as long as it lives: for a
-  // thread that calls ParallelFor all the time. On a worker's processor the two would wait for each
+  // Keeps the calling thread off the workers' pinned processors, until it ends or KeptAffinity gives
+  // back what it had: for a thread that calls ParallelFor all the time. On a worker's processor the two would wait for each
   // other until the system moves the caller away.
   void PlaceCaller() const;
 
