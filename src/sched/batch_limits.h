@@ -85,14 +85,14 @@ struct BatchMeasurement {
   bool complete = false;    // the budget was enough
 };
 
-// Runs the model on made-up sequences; where it runs on a device apart from the host, times are the
-// device's. An error of the model is passed on. The knee is the larger of the fit's and the smallest
-// size that ran at kMeasuredShare of the best rate seen (a single run is no more exact); 1024 where
-// the budget ended too early to tell. It is never more than what runs in about kSlowBatchS (a huge
-// model), but at least kKneeTokensMin, or what runs in about kQuickBatchS up to 1024 tokens: few
-// sequences of unlike lengths are shared unevenly by threads (256 tokens of mixed lengths ran at
-// 0.91 of the rate of 1024). Beyond what was tried it is at most the larger of 1024 tokens and what
-// runs in kQuickBatchS. Both times are those of short sequences.
+// Runs the model on made-up sequences and fits their times; on a device apart from the host, the
+// device's times. Passes on an error of the model. The knee is the larger of the fit's and of the
+// smallest size that ran at kMeasuredShare of the best rate; it is 1024 tokens where the budget
+// allowed too few runs for a fit. Its bounds, in times of short sequences:
+// - At least kKneeTokensMin, and what runs in about kQuickBatchS up to 1024 tokens: threads share
+//   few sequences of unlike lengths unevenly (256 tokens ran at 0.91 of the rate of 1024).
+// - At most what runs in about kSlowBatchS, since other work waits for it; and, unless a larger
+//   batch was tried, the larger of 1024 tokens and what runs in kQuickBatchS.
 Expected<BatchMeasurement> MeasureBatchTimes(program::EncoderRunner* runner,
                                              const MeasureOptions& options);
 inline constexpr double kMeasuredShare = 0.97;
