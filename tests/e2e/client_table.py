@@ -2,6 +2,7 @@
 
 PENSTOCK_WRITE_CLIENTS=1 has a test run write the rows of the tests that it ran; the others stay.
 """
+import fcntl
 import importlib.metadata
 import pathlib
 
@@ -36,6 +37,12 @@ def read():
 def write():
     if not _outcomes:
         return
+    with PATH.open(encoding="utf-8") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # tests of other processes write their rows as well
+        _write_rows()
+
+
+def _write_rows():
     rows = read()
     ran = {package for package, _ in _outcomes}
     for package, calls in list(rows):

@@ -263,6 +263,7 @@ def wait_for(condition, timeout=30):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "client(package, calls): the test is a row of docs/CLIENTS.md")
+    config.addinivalue_line("markers", "alone: it measures time or loads the whole machine; no other test runs beside it")
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -14,6 +14,7 @@ import pytest
 from conftest import EMBED, GOLDEN, run
 from test_chat import TEMPLATE, TINY
 
+pytestmark = pytest.mark.alone
 SECONDS = float(os.environ.get("PENSTOCK_SOAK_S", 60))
 LIVEZ_MS = float(os.environ.get("PENSTOCK_SOAK_LIVEZ_MS", 50))
 

@@ -11,6 +11,7 @@ import requests
 import scripted_model
 from conftest import EMBED, GOLDEN, wait_for
 
+pytestmark = pytest.mark.alone
 
 def test_a_delay_before_the_end(start):
     server = start("--shutdown-delay-s", "4")

@@ -6,10 +6,12 @@ import statistics
 import threading
 import time
 
+import pytest
 import requests
 
 from conftest import read_response, wait_for
 
+pytestmark = pytest.mark.alone
 MIB = 1 << 20
 
 

@@ -7,8 +7,11 @@ PENSTOCK_SOAK_LIVEZ_MS  slowest /livez; default 50, for machines that run tests 
 import json
 import os
 
+import pytest
+
 from conftest import EMBED, GOLDEN, find_minilm, run
 
+pytestmark = pytest.mark.alone
 SECONDS = float(os.environ.get("PENSTOCK_SOAK_S", 60))
 LIVEZ_MS = float(os.environ.get("PENSTOCK_SOAK_LIVEZ_MS", 50))
 

@@ -15,6 +15,7 @@ import requests
 
 from conftest import Server, find_minilm, wait_for
 
+pytestmark = pytest.mark.alone
 LINES = {"Accept": "application/x-ndjson"}
 TEXTS = [f"a dog and {i} cats" for i in range(300)]
 # As long as the model takes them, so that the request takes a while.
