@@ -48,6 +48,12 @@ TEST(ParseForm, RefusesWhatIsNoForm) {
   refused(kType, "--xyz\r\nContent-Disposition: form-data\r\n\r\nb\r\n--xyz--");
   refused(kType, "--xyz\r\nContent-Disposition: attachment; name=a\r\n\r\nb\r\n--xyz--");
   refused(kType, "--xyz\r\nX: " + std::string(kFormHeaderBytesMax, 'x') + "\r\n\r\nb\r\n--xyz--");
+  for (const char* name : {"a\r\\\nb", "a\nb", "a\rb"}) {
+    refused(kType, "--xyz\r\nContent-Disposition: form-data; name=a; filename=\"" +
+                       std::string(name) + "\"\r\n\r\nb\r\n--xyz--");
+  }
+  refused(kType, "--xyz\r\nContent-Disposition: form-data; name=a" + std::string(1, '\0') +
+                     "\r\n\r\nb\r\n--xyz--");
   std::string many;
   for (size_t i = 0; i <= kFormPartsMax; ++i) many += part;
   refused(kType, many + "--xyz--");
