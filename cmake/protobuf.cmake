@@ -27,8 +27,8 @@ target_compile_definitions(penstock_protobuf_part PRIVATE HAVE_PTHREAD)
 # Its warnings are its makers'.
 target_compile_options(penstock_protobuf_part PRIVATE -w)
 penstock_small(penstock_protobuf_part)
-# Its headers cost more than its code: together most files compile in half the time. Some end without taking back
-# the macros of port_def.inc.
+# Its headers cost more than its code: together the files compile in half the time. Two define names that others of
+# a unit have as well, and some end without undefining the macros of port_def.inc.
 set_source_files_properties(${folder}/google/protobuf/extension_set_heavy.cc
                             ${folder}/google/protobuf/generated_message_reflection.cc
                             PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -8,7 +8,7 @@ if(NOT folder)
 endif()
 set(PENSTOCK_HAVE_XGRAMMAR ON)
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/cpp/*.cc)
-# Most of it reads and writes grammars, which is done once a schema; the rest makes the masks of tokens.
+# Files that make the masks of tokens are compiled for speed; the others read and write grammars, once a schema.
 set(masks ${sources})
 list(FILTER masks INCLUDE REGEX
      "/(compiled_grammar|earley_parser|fsm|fsm_builder|grammar_compiler|grammar_functor|grammar_matcher|suffix_automata|tokenizer_info)\\.cc$")
@@ -16,7 +16,8 @@ list(REMOVE_ITEM sources ${masks})
 add_library(penstock_xgrammar_forms OBJECT ${sources})
 penstock_small(penstock_xgrammar_forms)
 add_library(penstock_xgrammar STATIC ${masks} $<TARGET_OBJECTS:penstock_xgrammar_forms>)
-# Its headers cost more than its code: together the files compile in half the time.
+# Its headers cost more than its code: together the files compile in half the time, but for one that defines a name
+# of another.
 set_source_files_properties(${folder}/cpp/converter_ext/minimax_m3.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 foreach(part penstock_xgrammar penstock_xgrammar_forms)
   target_include_directories(${part} SYSTEM PUBLIC ${folder}/include ${folder}/3rdparty/picojson

@@ -64,7 +64,7 @@ Status ReadHeader(std::string_view header, FormPart* part) {
     header.remove_prefix(std::min(header.size(), end + 2));
     constexpr std::string_view kDisposition = "content-disposition:";
     if (!StartsWithIgnoringCase(line, kDisposition)) continue;
-    // Escaped one by one they would make a name of two lines.
+    // A CR, a backslash and an LF would be unescaped to a file name of two lines.
     if (line.find_first_of(std::string_view("\r\n\0", 3)) != std::string_view::npos) {
       return Bad("has a part with a CR, LF or NUL in its Content-Disposition");
     }

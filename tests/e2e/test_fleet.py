@@ -13,6 +13,7 @@ from conftest import EMBED, GOLDEN, wait_for
 
 pytestmark = pytest.mark.alone
 
+
 def test_a_delay_before_the_end(start):
     server = start("--shutdown-delay-s", "4")
     with requests.Session() as kept:

@@ -22,8 +22,8 @@ import penstock
 
 from test_python_package import python
 
-TEXTS = ["hello world", "a penstock is a pipe", "", "naïve café — déjà vu", "日本語のテキスト"]
 pytestmark = pytest.mark.alone
+TEXTS = ["hello world", "a penstock is a pipe", "", "naïve café — déjà vu", "日本語のテキスト"]
 LLAMA = ROOT / "tests" / "golden" / "decoders" / "llama"
 HELLO = [{"role": "user", "content": "Hello"}]
 
