@@ -31,7 +31,7 @@ build=(
   libgtest-dev libgmock-dev libbenchmark-dev
   libconcurrentqueue-dev libtbb-dev
 )
-test=(spin redis-server zstd zsh fish man-db groff-base)
+test=(spin redis-server zstd zsh fish man-db groff-base qemu-user)
 ui=(chromium chromium-driver)
 format=(clang-format)
 tidy=(clang-tidy)

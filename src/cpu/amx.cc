@@ -53,6 +53,23 @@ int RequestTileRegisters() { return ENOSYS; }
 
 #endif
 
+// The table of avx512bf16 with `changes`; null without any.
+const Kernels* WithChanges(const Kernels* changes, Kernels* table) {
+  if (changes == nullptr || Avx512Bf16Kernels() == nullptr) return nullptr;
+  *table = *Avx512Bf16Kernels();
+  table->name = changes->name;
+  table->needs |= changes->needs;
+  table->coarse_rows = changes->coarse_rows;
+  table->pack_rows = changes->pack_rows;
+  table->gemm = changes->gemm;
+  table->peak = changes->peak;
+  table->attention = changes->attention;
+  table->attention_scratch_floats = changes->attention_scratch_floats;
+  table->pack_block_rows = changes->pack_block_rows;
+  table->block_gemm = changes->block_gemm;
+  return table;
+}
+
 // Memory as a tile unit wants it: a row of a tile in one cache line.
 Word* AllocWords(size_t count, HugePageArena* arena, std::vector<HugePageArena::Block>* blocks) {
   blocks->push_back(arena->Alloc(count * sizeof(Word)));
@@ -206,6 +223,18 @@ size_t MeasureTileRowsMin(const Kernels& kernels, Make&& make) {
 }
 
 }  // namespace
+
+const Kernels* AmxKernels() {
+  static Kernels table;
+  static const Kernels* const kernels = WithChanges(AmxChanges(), &table);
+  return kernels;
+}
+
+const Kernels* EmulatedAmxKernels() {
+  static Kernels table;
+  static const Kernels* const kernels = WithChanges(EmulatedAmxChanges(), &table);
+  return kernels;
+}
 
 bool AskForAmx(const AmxProbe& probe, std::string* refusal) {
   refusal->clear();

@@ -20,20 +20,19 @@ using Base = BaseOf<Avx512Bf16Kernels, numbers::DType::kBf16, numbers::DType::kI
 
 // After Base.
 #include "cpu/tile_table-inl.h"
+
+constexpr Kernels kChanges = TileChanges("amx", kAmx);
 }  // namespace
 }  // namespace amx
 
-const Kernels* AmxKernels() {
-  static const Kernels table = amx::TileTable("amx", kAmx);
-  return &table;
-}
+const Kernels* AmxChanges() { return &amx::kChanges; }
 
 }  // namespace penstock::cpu
 
 #else
 
 namespace penstock::cpu {
-const Kernels* AmxKernels() { return nullptr; }
+const Kernels* AmxChanges() { return nullptr; }
 }  // namespace penstock::cpu
 
 #endif

@@ -19,20 +19,19 @@ using Base = BaseOf<Avx512Bf16Kernels, numbers::DType::kBf16, numbers::DType::kI
 
 // After Base.
 #include "cpu/tile_table-inl.h"
+
+constexpr Kernels kChanges = TileChanges("amx_emulated", 0);
 }  // namespace
 }  // namespace amx_emulated
 
-const Kernels* EmulatedAmxKernels() {
-  static const Kernels table = amx_emulated::TileTable("amx_emulated", 0);
-  return &table;
-}
+const Kernels* EmulatedAmxChanges() { return &amx_emulated::kChanges; }
 
 }  // namespace penstock::cpu
 
 #else
 
 namespace penstock::cpu {
-const Kernels* EmulatedAmxKernels() { return nullptr; }
+const Kernels* EmulatedAmxChanges() { return nullptr; }
 }  // namespace penstock::cpu
 
 #endif

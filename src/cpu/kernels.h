@@ -259,5 +259,8 @@ const Kernels* I8mmKernels();
 const Kernels* AmxKernels();
 // AmxKernels on a tile unit in C++: of the same bits, and slow.
 const Kernels* EmulatedAmxKernels();
+// What they change in the table of avx512bf16; the rest is empty.
+const Kernels* AmxChanges();
+const Kernels* EmulatedAmxChanges();
 
 }  // namespace penstock::cpu

@@ -7,17 +7,19 @@
 
 static_assert(kPanel == kUnitRows, "a panel is two tiles wide");
 
-inline Kernels TileTable(const char* name, uint32_t needs) {
-  Kernels table = *Avx512Bf16Kernels();
-  table.name = name;
-  table.needs |= needs;
-  table.coarse_rows = static_cast<int32_t>(kGemmRows<DotBf16>);
-  table.pack_rows = PackRows;
-  table.gemm = Gemm;
-  table.peak = Peak;
-  table.attention = AttentionHead;
-  table.attention_scratch_floats = AttentionScratchFloats;
-  table.pack_block_rows = PackBlockRows;
-  table.block_gemm = BlockGemm;
-  return table;
+// What a unit changes in the table of avx512bf16; the rest is left empty. A constant: code of this
+// file must not run on a processor that lacks its instructions.
+constexpr Kernels TileChanges(const char* name, uint32_t needs) {
+  Kernels changes = {};
+  changes.name = name;
+  changes.needs = needs;
+  changes.coarse_rows = static_cast<int32_t>(kGemmRows<DotBf16>);
+  changes.pack_rows = PackRows;
+  changes.gemm = Gemm;
+  changes.peak = Peak;
+  changes.attention = AttentionHead;
+  changes.attention_scratch_floats = AttentionScratchFloats;
+  changes.pack_block_rows = PackBlockRows;
+  changes.block_gemm = BlockGemm;
+  return changes;
 }
