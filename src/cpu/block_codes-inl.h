@@ -102,6 +102,57 @@ struct Block : BlockLayout<kType> {
   return acc;
 }
 
+// The set has no product of four bytes, but one of two that saturates at 16 bits.
+template <typename S>
+concept MaddsBytes = requires(typename S::Words words) {
+  S::MaddBytes(words, words);
+};
+
+// Words of codes whose products by u8 rows have sums of 16 bits; 0: not even those of one.
+template <typename S, numbers::DType kType>
+constexpr size_t ShortWords() {
+  using Layout = BlockLayout<kType>;
+  constexpr int kBits = Layout::kFormat.low_bits + Layout::kFormat.high_bits;
+  static_assert(Layout::kFloat || Layout::kByteScales == (kBits == 6), "signed: those of 6 bits");
+  return !MaddsBytes<S> || kBits == 8 ? 0 : (kBits == 4 ? 8 : (kBits == 5 ? 4 : 2));
+}
+
+// Those sums. If codes are unsigned (all but two words of them) they reach 65535, so that they begin
+// at -32768.
+template <typename S, size_t kWords>
+struct ShortSums {
+  using Words = typename S::Words;
+  static constexpr bool kSigned = kWords == 2;
+
+  static Words Begin() { return kSigned ? S::ZeroWords() : S::SetWord(0x80008000); }
+  static Words Add(Words sums, Words x, Words w) { return S::AddHalves(sums, S::MaddBytes(x, w)); }
+  // acc, in 32 bits, and the sums.
+  static Words AddTo(Words acc, Words sums) {
+    acc = S::AddWords(acc, S::DotHalves(sums, S::SetWord(0x00010001)));
+    return kSigned ? acc : S::AddWords(acc, S::SetWord(65536));
+  }
+};
+
+// The sum of codes, at most those of a group.
+template <typename S>
+struct CodeTotal {
+  using Words = typename S::Words;
+  Words sums = S::ZeroWords();
+
+  [[gnu::always_inline]] void Add(Words codes) {
+    const Words ones = S::SetWord(0x01010101);
+    if constexpr (MaddsBytes<S>) {
+      sums = S::AddHalves(sums, S::MaddBytes(ones, codes));
+    } else {
+      sums = DotWords(sums, ones, codes);
+    }
+  }
+  [[gnu::always_inline]] Words Sum() const {
+    if constexpr (MaddsBytes<S>) return S::DotHalves(sums, S::SetWord(0x00010001));
+    return sums;
+  }
+};
+
 // Scales of a group of an int8 tile of kRows rows (see block_layout.h); `x` is its first word.
 template <int kRows>
 struct TileScales {

@@ -45,13 +45,14 @@ void UnpackCodes(const uint8_t* panel, size_t groups, Piece* piece) {
         const size_t lane = static_cast<size_t>(v) * kLanes;
 #pragma GCC unroll 2
         for (size_t h = 0; h < B::kHalves; ++h) {
-          Simd::Words total = Simd::ZeroWords();
+          CodeTotal<Simd> codes;
 #pragma GCC unroll 8
           for (size_t w = h * kHalfWords; w < (h + 1) * kHalfWords; ++w) {
             StoreWordsAt(piece->words, group * kGroupWords + w, v, words[w]);
-            total = DotWords(total, Simd::SetWord(0x01010101), words[w]);
+            codes.Add(words[w]);
           }
-          total = Simd::AndWords(Simd::SubWords(Simd::ZeroWords(), total), Simd::SetWord(0xffff));
+          const Simd::Words total =
+              Simd::AndWords(Simd::SubWords(Simd::ZeroWords(), codes.Sum()), Simd::SetWord(0xffff));
           const uint32_t offset = static_cast<uint32_t>(-B::kOffset) << 16;
           StoreWordsAt(piece->sums, group * B::kHalves + h, v,
                        Simd::OrWords(total, Simd::SetWord(offset)));
@@ -181,7 +182,10 @@ template <typename Dot, int kRows, int kPhase>
   for (int r = 0; r < kRows; ++r) {
     const Simd::Words row = Dot::template Rows<kPhase>(Simd::SetWord(x[r]));
 #pragma GCC unroll 4
-    for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Dot::Add(sums[r][c], row, weights[c]);
+    for (int c = 0; c < kTileVecs; ++c) {
+      sums[r][c] = Dot::Add(sums[r][c], row, weights[c]);
+      EndStep<Dot>(&sums[r][c]);
+    }
   }
 }
 
@@ -191,7 +195,7 @@ template <typename Dot, int kRows>
   for (size_t w = 0; w < words; ++w) {
     AddRows<Dot, kRows, 0>(sums, x + w * kRows, panel + w * kPanel);
     if constexpr (Dot::kPhases == 2) {
-      AddRows<Dot, kRows, 1>(sums, x + w * kRows, panel + w * kPanel);
+      AddRows<Dot, kRows, 1>(sums, Again(x + w * kRows), panel + w * kPanel);
     }
   }
 }
@@ -222,7 +226,52 @@ template <int kRows, bool kMin>
   }
 }
 
-template <int kRows, int kHalves, bool kMin>
+// Minus what the rows' zero points and the codes' offset add to the products of half a group (or a
+// whole one); `code_sums`: Piece::sums.
+template <int kRows>
+[[gnu::always_inline]] inline void BeginSums(const Word* x, const Word* code_sums,
+                                             DotInt8::Acc (&sums)[kRows][kTileVecs]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const Simd::Words zero = TileScales<kRows>{x}.ZeroAndSteps(r);
+#pragma GCC unroll 4
+    for (int c = 0; c < kTileVecs; ++c) {
+      sums[r][c] = Simd::DotHalves(Simd::LoadWords(code_sums + c * kLanes), zero);
+    }
+  }
+}
+
+// Products of kWords words.
+template <int kRows, size_t kWords>
+[[gnu::always_inline]] inline void SumShort(const Word* x, const Word* panel,
+                                            Simd::Words (&sums)[kRows][kTileVecs]) {
+  using Short = ShortSums<Simd, kWords>;
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Short::Begin();
+  }
+  for (size_t w = 0; w < kWords; ++w) {
+    Simd::Words weights[kTileVecs];
+#pragma GCC unroll 4
+    for (int c = 0; c < kTileVecs; ++c) {
+      weights[c] = Simd::LoadWords(panel + w * kPanel + c * kLanes);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const Simd::Words row = Simd::SetWord(x[w * kRows + r]);
+#pragma GCC unroll 4
+      for (int c = 0; c < kTileVecs; ++c) {
+        sums[r][c] = Short::Add(sums[r][c], row, weights[c]);
+        // Else g++ loads all rows first, for which the registers do not suffice.
+        Simd::Hide(&sums[r][c]);
+      }
+    }
+  }
+}
+
+// `kShort`: ShortWords of the type.
+template <int kRows, int kHalves, bool kMin, size_t kShort>
 inline void AddCodes(const Word* x, const Piece& piece, size_t groups, PieceFetch fetch,
                      float* tile) {
   constexpr size_t kWords = kGroupWords / kHalves;
@@ -233,17 +282,27 @@ inline void AddCodes(const Word* x, const Piece& piece, size_t groups, PieceFetc
 #pragma GCC unroll 2
     for (size_t h = 0; h < kHalves; ++h) {
       const size_t half = (g * kHalves + h) * kPanel;
+      const Word* rows = x + h * kWords * kRows;
+      const Word* panel = piece.words + (g * kGroupWords + h * kWords) * kPanel;
       DotInt8::Acc sums[kRows][kTileVecs];
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const Simd::Words zero = TileScales<kRows>{x}.ZeroAndSteps(r);
+      if constexpr (kShort == 0) {
+        BeginSums<kRows>(x, piece.sums + half, sums);
+        AddWords<DotInt8, kRows>(sums, rows, panel, kWords);
+      } else {
 #pragma GCC unroll 4
-        for (int c = 0; c < kTileVecs; ++c) {
-          sums[r][c] = Simd::DotHalves(Simd::LoadWords(piece.sums + half + c * kLanes), zero);
+        for (size_t w = 0; w < kWords; w += kShort) {
+          Simd::Words shorts[kRows][kTileVecs];
+          SumShort<kRows, kShort>(rows + w * kRows, panel + w * kPanel, shorts);
+          if (w == 0) BeginSums<kRows>(x, piece.sums + half, sums);
+#pragma GCC unroll 16
+          for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+            for (int c = 0; c < kTileVecs; ++c) {
+              sums[r][c] = ShortSums<Simd, kShort>::AddTo(sums[r][c], shorts[r][c]);
+            }
+          }
         }
       }
-      AddWords<DotInt8, kRows>(sums, x + h * kWords * kRows,
-                               piece.words + (g * kGroupWords + h * kWords) * kPanel, kWords);
       AddScaled<kRows, kMin>(sums, x, piece.scales + half, piece.mins + g * kPanel, tile);
     }
   }
@@ -281,7 +340,9 @@ void AddPiece(const Word* x, size_t count, const Word* words, const Piece& piece
     }
   }
   if constexpr (Dot::kInt8) {
-    AddCodes<kRows, Block<kType>::kHalves, Block<kType>::kHasMin>(x, piece, groups, fetch, tile);
+    constexpr size_t kShort = ShortWords<Simd, kType>();
+    AddCodes<kRows, Block<kType>::kHalves, Block<kType>::kHasMin, kShort>(x, piece, groups, fetch,
+                                                                          tile);
   } else {
     AddFloats<Dot, kRows>(x, words, groups, fetch, tile);
   }

@@ -36,6 +36,49 @@ template <size_t kBytes>
   }
 }
 
+// Sums of the products of kRows rows by a panel's codes, a pair of words at a time.
+template <numbers::DType kType, int kRows>
+struct RowDots {
+  static constexpr size_t kShort = ShortWords<Simd, kType>();
+  using Short = ShortSums<Simd, kShort>;
+
+  Simd::Words sums[kRows][kTileVecs];
+  Simd::Words shorts[kRows][kTileVecs];  // where the type has them
+
+  [[gnu::always_inline]] RowDots() {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVecs; ++v) {
+        sums[r][v] = Simd::ZeroWords();
+        if constexpr (kShort > 0) shorts[r][v] = Short::Begin();
+      }
+    }
+  }
+
+  // `rows`: the words of pair kPair of a group.
+  template <int kPair>
+  [[gnu::always_inline]] void Add(const Word* rows, const Simd::Words (&a)[kTileVecs],
+                                  const Simd::Words (&b)[kTileVecs]) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Simd::Words x0 = Simd::SetWord(rows[r]), x1 = Simd::SetWord(rows[kRows + r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVecs; ++v) {
+        if constexpr (kShort == 0) {
+          sums[r][v] = DotWords(DotWords(sums[r][v], x0, a[v]), x1, b[v]);
+        } else {
+          shorts[r][v] = Short::Add(Short::Add(shorts[r][v], x0, a[v]), x1, b[v]);
+          if constexpr ((2 * kPair + 2) % kShort == 0) {
+            sums[r][v] = Short::AddTo(sums[r][v], shorts[r][v]);
+            shorts[r][v] = Short::Begin();
+          }
+        }
+      }
+    }
+  }
+};
+
 // Adds half `kHalf` of a group (all of it where the type has no halves) to `sums`;
 // `ahead`: by Stream::Ahead.
 template <numbers::DType kType, int kRows, int kHalf>
@@ -43,15 +86,8 @@ template <numbers::DType kType, int kRows, int kHalf>
                                            const uint8_t* ahead, const Vec (&scales)[kTileVecs],
                                            Vec (&sums)[kRows][kTileVecs]) {
   constexpr int kPairs = 4 / Block<kType>::kHalves;
-  Simd::Words dots[kRows][kTileVecs];
-  Simd::Words totals[kTileVecs];  // of the codes
-#pragma GCC unroll 4
-  for (int v = 0; v < kTileVecs; ++v) {
-    totals[v] = Simd::ZeroWords();
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) dots[r][v] = Simd::ZeroWords();
-  }
-  const Simd::Words ones = Simd::SetWord(0x01010101);
+  RowDots<kType, kRows> dots;
+  CodeTotal<Simd> totals[kTileVecs];
   const auto add_pair = [&]<int kPair>() __attribute__((always_inline)) {
     // A quarter of the group's bytes at a time, so that requests do not queue up.
     constexpr size_t kPairBytes = Block<kType>::kGroupBytes * kPanel / 4;
@@ -60,17 +96,10 @@ template <numbers::DType kType, int kRows, int kHalf>
 #pragma GCC unroll 4
     for (int v = 0; v < kTileVecs; ++v) {
       Block<kType>::template Pair<kPair>(codes, v, &a[v], &b[v]);
-      totals[v] = DotWords(DotWords(totals[v], ones, a[v]), ones, b[v]);
+      totals[v].Add(a[v]);
+      totals[v].Add(b[v]);
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const Word* x = rows + 2 * kPair * kRows + r;
-      const Simd::Words x0 = Simd::SetWord(x[0]), x1 = Simd::SetWord(x[kRows]);
-#pragma GCC unroll 4
-      for (int v = 0; v < kTileVecs; ++v) {
-        dots[r][v] = DotWords(DotWords(dots[r][v], x0, a[v]), x1, b[v]);
-      }
-    }
+    dots.template Add<kPair>(rows + 2 * kPair * kRows, a, b);
   };
   add_pair.template operator()<kHalf * kPairs>();
   add_pair.template operator()<kHalf * kPairs + 1>();
@@ -79,9 +108,10 @@ template <numbers::DType kType, int kRows, int kHalf>
     add_pair.template operator()<3>();
   }
   const Simd::Words offset = Simd::SetWord(static_cast<uint32_t>(Block<kType>::kOffset) << 16);
+  Simd::Words taken[kTileVecs];  // the codes' sum, and what is to be taken off each
 #pragma GCC unroll 4
   for (int v = 0; v < kTileVecs; ++v) {
-    totals[v] = Simd::OrWords(Simd::AndWords(totals[v], Simd::SetWord(0xffff)), offset);
+    taken[v] = Simd::OrWords(Simd::AndWords(totals[v].Sum(), Simd::SetWord(0xffff)), offset);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -89,7 +119,7 @@ template <numbers::DType kType, int kRows, int kHalf>
     const Vec row_scale = TileScales<kRows>{rows}.Scale(r);
 #pragma GCC unroll 4
     for (int v = 0; v < kTileVecs; ++v) {
-      const Simd::Words sum = Simd::SubWords(dots[r][v], Simd::DotHalves(totals[v], zero));
+      const Simd::Words sum = Simd::SubWords(dots.sums[r][v], Simd::DotHalves(taken[v], zero));
       sums[r][v] = Simd::Fma(Simd::Mul(Simd::ToFloat(sum), scales[v]), row_scale, sums[r][v]);
     }
   }

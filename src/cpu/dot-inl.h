@@ -93,5 +93,17 @@ struct DotInt8Of {
   }
 };
 
+// The registers do not suffice for what g++ does by itself in two phases: it begins all rows before
+// it ends the first, and keeps them for the second phase. So a step of a sum ends before the next
+// begins, and the second phase loads the rows again.
+template <typename Dot>
+[[gnu::always_inline]] inline void EndStep(typename Dot::Acc* sum) {
+  if constexpr (Dot::kPhases == 2 && Simd::kLanes > 1) Simd::Hide(sum);
+}
+[[gnu::always_inline]] inline const Word* Again(const Word* rows) {
+  asm volatile("" : "+r"(rows));
+  return rows;
+}
+
 using DotBf16 = DotBf16Of<Simd>;
 using DotInt8 = DotInt8Of<Simd>;

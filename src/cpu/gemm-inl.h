@@ -45,7 +45,10 @@ template <typename Dot, int kRows, int kPhase>
   for (int r = 0; r < kRows; ++r) {
     const Simd::Words row = Dot::template Rows<kPhase>(Simd::SetWord(x[r * x_stride]));
 #pragma GCC unroll 4
-    for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Dot::Add(sums[r][c], row, weights[c]);
+    for (int c = 0; c < kTileVecs; ++c) {
+      sums[r][c] = Dot::Add(sums[r][c], row, weights[c]);
+      EndStep<Dot>(&sums[r][c]);
+    }
   }
 }
 
@@ -119,7 +122,7 @@ template <typename Dot, int kRows>
     fetch.from += fetch.lines * kLineWords;
     AddProducts<Dot, kRows, 0>(sums, x + k, x_stride, panel + k * kPanel);
     if constexpr (Dot::kPhases == 2) {
-      AddProducts<Dot, kRows, 1>(sums, x + k, x_stride, panel + k * kPanel);
+      AddProducts<Dot, kRows, 1>(sums, Again(x + k), x_stride, panel + k * kPanel);
     }
   }
 }

@@ -98,6 +98,9 @@ struct Simd {
   }
 #else
   static constexpr bool kDotsInt8 = false;
+  // Sums of two products of u8 by s8 in each s16 half; they saturate.
+  static Words MaddBytes(Words x, Words w) { return _mm512_maddubs_epi16(x, w); }
+  static Words AddHalves(Words a, Words b) { return _mm512_add_epi16(a, b); }
 #endif
 
   static Words EvenBytes(Words v) { return _mm512_and_si512(v, SetWord(0x00ff00ff)); }
@@ -184,7 +187,10 @@ struct Simd {
   }
 
   // The compiler no longer knows the value, or must have computed it.
-  static void Hide(Words* v) { asm volatile("" : "+v"(*v)); }
+  template <typename T>
+  static void Hide(T* v) {
+    asm volatile("" : "+v"(*v));
+  }
   template <typename T>
   static void Use(T v) {
     asm volatile("" : : "v"(v));

@@ -200,7 +200,10 @@ struct Simd {
   }
 
   // The compiler no longer knows the value, or must have computed it.
-  static void Hide(Words* v) { asm volatile("" : "+w"(*v)); }
+  template <typename T>
+  static void Hide(T* v) {
+    asm volatile("" : "+w"(*v));
+  }
   template <typename T>
   static void Use(T v) {
     asm volatile("" : : "w"(v));
