@@ -102,13 +102,16 @@ struct Block : BlockLayout<kType> {
   return acc;
 }
 
-// The set has no product of four bytes, but one of two that saturates at 16 bits.
+// The set has no sum of four products of bytes, but one of two, which saturates at 16 bits.
 template <typename S>
 concept MaddsBytes = requires(typename S::Words words) {
   S::MaddBytes(words, words);
 };
 
-// Words of codes whose products by u8 rows have sums of 16 bits; 0: not even those of one.
+// How many words of codes, times u8 rows, have sums that fit in 16 bits. A half of such a sum grows by
+// at most 2 * 255 * the largest code a word: 8 words of 4 bits reach 61200 and 4 words of 5 bits 63240,
+// without a sign; 2 words of 6 bits with a sign stay within +-32640. A word of 8 bits may reach 64770
+// with a sign, so there are none (0).
 template <typename S, numbers::DType kType>
 constexpr size_t ShortWords() {
   using Layout = BlockLayout<kType>;
@@ -117,8 +120,7 @@ constexpr size_t ShortWords() {
   return !MaddsBytes<S> || kBits == 8 ? 0 : (kBits == 4 ? 8 : (kBits == 5 ? 4 : 2));
 }
 
-// Those sums. If codes are unsigned (all but two words of them) they reach 65535, so that they begin
-// at -32768.
+// Sums of products in 16 bits, over ShortWords words. Those without a sign begin at -32768.
 template <typename S, size_t kWords>
 struct ShortSums {
   using Words = typename S::Words;
