@@ -71,9 +71,8 @@ function(penstock_module name)
       list(APPEND ${unit} -fno-ipa-icf)
     endforeach()
   endif()
-  # Kernels branch on shapes alone: counting what they cover teaches the fuzzer nothing. With sanitizers
-  # clang takes several times as long for them, so that only the plain ones have all, and ASan is left
-  # to AVX2's.
+  # Kernels branch on shapes alone: counting what they cover teaches the fuzzer nothing. Sanitizers make
+  # clang several times as slow there, so that only plain C++ keeps them all; AVX2 keeps ASan.
   if(PENSTOCK_BUILD_FUZZ)
     list(APPEND isa_scalar -fno-sanitize=fuzzer-no-link)
     list(APPEND isa_avx2 -fno-sanitize=fuzzer-no-link,undefined,float-cast-overflow)

@@ -58,8 +58,8 @@ struct DotBf16Of {
 };
 
 // Rows u8, weights s8, sums s32: nothing saturates. Without native products the bytes are widened
-// to 16 bits, where a sum of two products fits in 32 (maddubs would saturate at 16; codes
-// of few bits have ShortSums).
+// to 16 bits, where a sum of two products fits in 32. (maddubs would saturate at 16. Codes of few
+// bits fit even there: ShortSums in block_codes-inl.h.)
 template <typename S>
 struct DotInt8Of {
   using Set = S;

@@ -7,8 +7,8 @@
 
 static_assert(kPanel == kUnitRows, "a panel is two tiles wide");
 
-// What a unit changes in the table of avx512bf16; the rest is left empty. A constant: code of this
-// file must not run on a processor that lacks its instructions.
+// What a unit changes in the table of avx512bf16, for WithChanges in amx.cc; the rest is left empty. A
+// constant: code of this file must not run on a processor that lacks its instructions.
 constexpr Kernels TileChanges(const char* name, uint32_t needs) {
   Kernels changes = {};
   changes.name = name;
