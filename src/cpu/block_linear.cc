@@ -7,11 +7,11 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "base/int_math.h"
 #include "cpu/amx.h"
 #include "cpu/pack_slices.h"
-#include "gate/bulk_turn.h"
 
 namespace penstock::cpu {
 namespace {
@@ -45,6 +45,16 @@ void WantPages(const std::byte* begin, size_t bytes) {
   const uintptr_t from = reinterpret_cast<uintptr_t>(begin) / page * page;
   madvise(reinterpret_cast<void*>(from), reinterpret_cast<uintptr_t>(begin) + bytes - from,
           MADV_WILLNEED);
+}
+
+// Whether the system has all pages of a range in memory: they are read without waiting for a disk.
+bool InMemory(const std::byte* begin, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t from = reinterpret_cast<uintptr_t>(begin) / page * page;
+  const size_t length = reinterpret_cast<uintptr_t>(begin) + bytes - from;
+  std::vector<unsigned char> pages(CeilDiv(length, page));
+  if (mincore(reinterpret_cast<void*>(from), length, pages.data()) != 0) return false;
+  return std::all_of(pages.begin(), pages.end(), [](unsigned char one) { return (one & 1) != 0; });
 }
 
 // Returns once the pages of a range are in memory.
@@ -151,22 +161,28 @@ Expected<std::unique_ptr<BlockLinear>> BlockLinear::Pack(std::span<const program
                                                          const program::PackOptions& options,
                                                          const Kernels* kernels, ThreadPool* pool,
                                                          HugePageArena* arena,
-                                                         gate::ComputeGate* gate) {
+                                                         gate::LoadTurn* turn) {
   PENSTOCK_RETURN_IF_ERROR(Check(parts, options));
   std::unique_ptr<BlockLinear> linear(new BlockLinear(parts, options.dtype, kernels, arena));
   const size_t panels = linear->panels_, columns = linear->columns_, width = linear->shape_.width;
   if (options.mapped_file) ForRows(parts, 0, columns, WantPages);
-  if (gate == nullptr) {
+  if (turn == nullptr) {
     linear->PackPanels(parts, options, 0, panels, pool);
   } else {
     const size_t first = pool->threads() * kFirstSliceBytes / linear->panel_bytes_;
     RunInSlices(panels, first, [&](size_t begin, size_t end) {
       if (options.mapped_file) {
-        ForRows(parts, begin * width, std::min(columns, end * width), TouchPages);
+        ForRows(parts, begin * width, std::min(columns, end * width),
+                [&](const std::byte* data, size_t bytes) {
+                  if (InMemory(data, bytes)) return;
+                  turn->GiveBack();
+                  TouchPages(data, bytes);
+                });
       }
-      const gate::BulkTurn turn(gate);
+      turn->Begin();
       const Clock::time_point began = Clock::now();
       linear->PackPanels(parts, options, begin, end, pool);
+      turn->End();
       return Clock::now() - began;
     });
   }

@@ -21,7 +21,7 @@
 #include "cpu/block_panel.h"
 #include "cpu/huge_page_arena.h"
 #include "cpu/kernels.h"
-#include "gate/compute_gate.h"
+#include "gate/load_turn.h"
 #include "program/backend.h"
 #include "program/program.h"
 #include "threads/thread_pool.h"
@@ -46,8 +46,8 @@ class BlockLinear final : public program::PackedLinear {
  public:
   // As Backend::Pack, of parts of one type, one of kStoredTypes; they are not read after this
   // returns. Panels are repacked by all threads of the pool; with options.mapped_file, their rows'
-  // pages are read before and given back as they are done. With a gate, in slices that each take a
-  // turn of the bulk class; pages are read without one, as a disk may be slow.
+  // pages are read before and given back as they are done. With `turn`, in slices that each
+  // begin and end a work of it; pages are read while it is given back, as a disk may be slow.
   //
   // kInvalidArgument: parts that differ, no rows, columns that are no whole blocks, a bias of
   // another size or for some parts only. kUnsupported: a type that is not one of kStoredTypes, or a
@@ -56,7 +56,7 @@ class BlockLinear final : public program::PackedLinear {
                                                      const program::PackOptions& options,
                                                      const Kernels* kernels, ThreadPool* pool,
                                                      HugePageArena* arena,
-                                                     gate::ComputeGate* gate = nullptr);
+                                                     gate::LoadTurn* turn = nullptr);
 
   numbers::DType stored() const { return shape_.stored; }  // of the weights
   uint64_t bytes() const override;

@@ -310,8 +310,9 @@ TEST(BlockLinearPack, TakesATurnForEachSlice) {
   std::atomic<bool> packed{false};
   Expected<std::unique_ptr<BlockLinear>> linear = Status::Internal("");
   std::thread loader([&] {
+    gate::LoadTurn load(&gate, {.beside_interactive = {}, .beside_bulk = {}});
     linear = BlockLinear::Pack({&parts, 1}, {numbers::DType::kI8, {}}, SupportedKernels().back(),
-                               &pool, &arena, &gate);
+                               &pool, &arena, &load);
     packed = true;
   });
   // Each time the loader waits, it gets one turn, and waits again.

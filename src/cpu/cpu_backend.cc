@@ -89,9 +89,11 @@ class CpuBackend final : public program::Backend {
   }
   Expected<std::unique_ptr<program::PackedLinear>> PackStored(
       std::span<const program::LinearRows> parts, const program::PackOptions& options) {
+    gate::LoadTurn own(&gate());
+    gate::LoadTurn* const turn = options.turn != nullptr ? options.turn : &own;
     PENSTOCK_ASSIGN_OR_RETURN(std::unique_ptr<program::PackedLinear> packed,
                               BlockLinear::Pack(parts, options, device_.kernels, &device_.pool,
-                                                &device_.weight_arena, &gate()));
+                                                &device_.weight_arena, turn));
     return packed;
   }
 

@@ -7,13 +7,14 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "checks/known_answers.h"
 #include "engine/decoder_parts.h"
 #include "engine/fingerprint.h"
 #include "engine/onnx_runner.h"
-#include "gate/bulk_turn.h"
+#include "gate/load_turn.h"
 #include "log/log.h"
 #include "models/encoder.h"
 #include "os/memory.h"
@@ -113,22 +114,24 @@ sched::EncoderSchedulerOptions Named(sched::EncoderSchedulerOptions options,
   return options;
 }
 
-// Runs batches in turns of the gate: a model that loads beside others that serve.
+// Runs batches in turns of the gate, with little between them: a model that loads beside others that
+// serve.
 class TurnRunner : public program::EncoderRunner {
  public:
-  TurnRunner(program::EncoderRunner* runner, gate::ComputeGate* gate)
-      : runner_(runner), gate_(gate) {}
+  TurnRunner(program::EncoderRunner* runner, gate::ComputeGate* gate) : runner_(runner) {
+    if (gate != nullptr) turn_.emplace(gate);
+  }
   int32_t OutputWidth(program::EncoderOutput output) const override {
     return runner_->OutputWidth(output);
   }
   Status Run(const program::PackedBatch& batch, program::EncoderOutput output,
              std::span<float* const> sinks) override {
-    if (gate_ == nullptr) return runner_->Run(batch, output, sinks);
+    if (!turn_) return runner_->Run(batch, output, sinks);
     const auto begin = Clock::now();
-    gate::BulkTurn turn(gate_);
+    turn_->Begin();
     waited_ += Clock::now() - begin;
     const Status status = runner_->Run(batch, output, sinks);
-    if (status.ok()) turn.SetDeviceTime(runner_->device_seconds());
+    turn_->End(status.ok() ? runner_->device_seconds() : 0);
     return status;
   }
   double device_seconds() const override { return runner_->device_seconds(); }
@@ -136,7 +139,7 @@ class TurnRunner : public program::EncoderRunner {
 
  private:
   program::EncoderRunner* const runner_;
-  gate::ComputeGate* const gate_;
+  std::optional<gate::LoadTurn> turn_;
   Clock::duration waited_{};
 };
 

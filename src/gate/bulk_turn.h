@@ -10,7 +10,13 @@ namespace penstock::gate {
 
 class BulkTurn {
  public:
-  explicit BulkTurn(ComputeGate* gate) : turn_(gate, &client_) {
+  struct Client final : GateClient {
+    GateDemand Demand() const override { return {.bulk = true, .bulk_pending = true}; }
+  };
+
+  explicit BulkTurn(ComputeGate* gate) : BulkTurn(gate, nullptr) {}
+  // `client`: of all turns whose times count together; it outlives them. Null: of this one only.
+  BulkTurn(ComputeGate* gate, Client* client) : turn_(gate, client != nullptr ? client : &own_) {
     ComputeGate::Answer answer = turn_.Ask();
     while (answer != ComputeGate::Answer::kGranted) {
       answer = answer == ComputeGate::Answer::kWaits ? turn_.Wait() : turn_.Ask();
@@ -29,10 +35,7 @@ class BulkTurn {
   BulkTurn& operator=(const BulkTurn&) = delete;
 
  private:
-  struct Client final : GateClient {
-    GateDemand Demand() const override { return {.bulk = true, .bulk_pending = true}; }
-  };
-  Client client_;
+  Client own_;
   ComputeGate::Turn turn_;
   Clock::time_point begin_;
   int64_t device_ns_ = 0;

@@ -135,6 +135,12 @@ class BasicComputeGate {
   // The same of interactive text whose next token waits for the turns of others.
   void SeeStream(int64_t now_ns) { See(&stream_ns_, now_ns); }
   bool StreamSeen(int64_t now_ns) const { return Seen(stream_ns_, now_ns); }
+  // The same of a load, which waits for the turns of others many times.
+  void SeeLoad(int64_t now_ns) { See(&load_ns_, now_ns); }
+  // Bulk batches are to be short now, for others wait for them.
+  bool ShortBulk(int64_t now_ns) const {
+    return Seen(interactive_ns_, now_ns) || Seen(load_ns_, now_ns);
+  }
 
   uint32_t taken() const { return word_.load(std::memory_order_seq_cst) & kTakenMask; }
   uint32_t waiting() const { return word_.load(std::memory_order_seq_cst) >> kWaitingShift; }
@@ -210,6 +216,7 @@ class BasicComputeGate {
   Turn* last_ = nullptr;
   alignas(64) std::atomic<int64_t> interactive_ns_{INT64_MIN / 2};
   std::atomic<int64_t> stream_ns_{INT64_MIN / 2};
+  std::atomic<int64_t> load_ns_{INT64_MIN / 2};
 };
 
 // A turn of one executor or leader: taken, waited for, or neither. One thread.

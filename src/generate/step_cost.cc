@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "gate/bulk_turn.h"
+#include "gate/load_turn.h"
 #include "kv/cache_pools.h"
 #include "threads/request_context.h"
 
@@ -51,10 +51,11 @@ class Stopwatch {
   Stopwatch(program::ProgramRun* run, int32_t context, gate::ComputeGate* gate,
             const std::function<Clock::time_point()>& now)
       : run_(run),
-        gate_(gate),
         now_(now),
         ids_(static_cast<size_t>(std::min(kManyRows, context)), 0),
-        tables_(kv::TablesOfOneText(run->groups(), context, kManyRows)) {}
+        tables_(kv::TablesOfOneText(run->groups(), context, kManyRows)) {
+    if (gate != nullptr) turn_.emplace(gate);
+  }
 
   int32_t most() const { return static_cast<int32_t>(ids_.size()); }
 
@@ -63,8 +64,7 @@ class Stopwatch {
   Expected<double> Seconds(int32_t rows, int32_t past) {
     double best = INFINITY;
     for (int repeat = 0; repeat < 2; ++repeat) {
-      std::optional<gate::BulkTurn> turn;
-      if (gate_ != nullptr) turn.emplace(gate_);
+      if (turn_) turn_->Begin();
       const bool long_rope = run_->LongRope(static_cast<size_t>(past + rows));
       const program::SingleSequence sequence(rows, past, tables_, long_rope);
       const int32_t last = rows - 1;
@@ -72,6 +72,7 @@ class Stopwatch {
       PENSTOCK_RETURN_IF_ERROR(
           run_->Run(sequence.Batch(std::span(ids_).first(static_cast<size_t>(rows)), {&last, 1})));
       best = std::min(best, std::chrono::duration<double>(Now() - begin).count());
+      if (turn_) turn_->End();
     }
     return best;
   }
@@ -80,7 +81,7 @@ class Stopwatch {
   Clock::time_point Now() const { return now_ ? now_() : Clock::now(); }
 
   program::ProgramRun* const run_;
-  gate::ComputeGate* const gate_;
+  std::optional<gate::LoadTurn> turn_;
   const std::function<Clock::time_point()>& now_;
   std::vector<int32_t> ids_;
   const std::vector<BlockTable> tables_;

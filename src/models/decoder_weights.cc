@@ -22,11 +22,16 @@ class Loader {
   Status Load() {
     PENSTOCK_RETURN_IF_ERROR(ChooseContext());
     const families::DecoderTensors& tensors = files_.tensors;
+    PENSTOCK_ASSIGN_OR_RETURN(out_->output_norm, NormOf(tensors.output_norm));
+    out_->layers.resize(tensors.layers.size());
+    for (size_t i = 0; i < tensors.layers.size(); ++i) {
+      PENSTOCK_RETURN_IF_ERROR(LoadNorms(tensors.layers[i], config_.layers[i], &out_->layers[i]));
+    }
+    // Matrices are packed in a row, without other work between, so that they share turns.
     PENSTOCK_ASSIGN_OR_RETURN(out_->embedding, Matrix(tensors.embedding, nullptr));
     for (size_t i = 0; i < tensors.layers.size(); ++i) {
-      PENSTOCK_RETURN_IF_ERROR(LoadLayer(tensors.layers[i], config_.layers[i]));
+      PENSTOCK_RETURN_IF_ERROR(LoadMatrices(tensors.layers[i], &out_->layers[i]));
     }
-    PENSTOCK_ASSIGN_OR_RETURN(out_->output_norm, NormOf(tensors.output_norm));
     if (!tensors.tied && files_.use == families::DecoderUse::kGenerate) {
       PENSTOCK_ASSIGN_OR_RETURN(out_->untied_output, Linear(tensors.output));
     }
@@ -45,29 +50,32 @@ class Loader {
     return Status::Ok();
   }
 
-  Status LoadLayer(const families::DecoderLayerTensors& from,
-                   const families::DecoderLayerConfig& config) {
-    DecoderLayer& to = out_->layers.emplace_back();
-    to.window = config.window >= out_->context ? 0 : config.window;
-    PENSTOCK_ASSIGN_OR_RETURN(to.attention_norm, NormOf(from.attention_norm));
-    PENSTOCK_ASSIGN_OR_RETURN(to.q, Linear(from.q));
-    PENSTOCK_ASSIGN_OR_RETURN(to.k, Linear(from.k));
-    PENSTOCK_ASSIGN_OR_RETURN(to.v, Linear(from.v));
-    PENSTOCK_ASSIGN_OR_RETURN(to.q_norm, NormOf(from.q_norm));
-    PENSTOCK_ASSIGN_OR_RETURN(to.k_norm, NormOf(from.k_norm));
+  Status LoadNorms(const families::DecoderLayerTensors& from,
+                   const families::DecoderLayerConfig& config, DecoderLayer* to) {
+    to->window = config.window >= out_->context ? 0 : config.window;
+    PENSTOCK_ASSIGN_OR_RETURN(to->attention_norm, NormOf(from.attention_norm));
+    PENSTOCK_ASSIGN_OR_RETURN(to->q_norm, NormOf(from.q_norm));
+    PENSTOCK_ASSIGN_OR_RETURN(to->k_norm, NormOf(from.k_norm));
     if (config.rope) {
       const bool two = config.rope_scaled && out_->rope_switch > 0;
-      std::tie(to.rope_cos, to.rope_sin) =
+      std::tie(to->rope_cos, to->rope_sin) =
           Rotary(config, two ? out_->rope_switch : out_->context, false);
-      if (two) std::tie(to.long_rope_cos, to.long_rope_sin) = Rotary(config, out_->context, true);
+      if (two) std::tie(to->long_rope_cos, to->long_rope_sin) = Rotary(config, out_->context, true);
     }
-    PENSTOCK_ASSIGN_OR_RETURN(to.attention_out, Linear(from.attention_out));
-    PENSTOCK_ASSIGN_OR_RETURN(to.post_attention_norm, NormOf(from.post_attention_norm));
-    PENSTOCK_ASSIGN_OR_RETURN(to.ff_norm, NormOf(from.ff_norm));
-    PENSTOCK_ASSIGN_OR_RETURN(to.gate, Linear(from.gate));
-    PENSTOCK_ASSIGN_OR_RETURN(to.up, Linear(from.up));
-    PENSTOCK_ASSIGN_OR_RETURN(to.down, Linear(from.down));
-    PENSTOCK_ASSIGN_OR_RETURN(to.post_ff_norm, NormOf(from.post_ff_norm));
+    PENSTOCK_ASSIGN_OR_RETURN(to->post_attention_norm, NormOf(from.post_attention_norm));
+    PENSTOCK_ASSIGN_OR_RETURN(to->ff_norm, NormOf(from.ff_norm));
+    PENSTOCK_ASSIGN_OR_RETURN(to->post_ff_norm, NormOf(from.post_ff_norm));
+    return Status::Ok();
+  }
+
+  Status LoadMatrices(const families::DecoderLayerTensors& from, DecoderLayer* to) {
+    PENSTOCK_ASSIGN_OR_RETURN(to->q, Linear(from.q));
+    PENSTOCK_ASSIGN_OR_RETURN(to->k, Linear(from.k));
+    PENSTOCK_ASSIGN_OR_RETURN(to->v, Linear(from.v));
+    PENSTOCK_ASSIGN_OR_RETURN(to->attention_out, Linear(from.attention_out));
+    PENSTOCK_ASSIGN_OR_RETURN(to->gate, Linear(from.gate));
+    PENSTOCK_ASSIGN_OR_RETURN(to->up, Linear(from.up));
+    PENSTOCK_ASSIGN_OR_RETURN(to->down, Linear(from.down));
     return Status::Ok();
   }
 
@@ -134,6 +142,7 @@ class Loader {
     options.dtype = TypeOf(weight.dtype);
     options.as_stored = true;
     options.mapped_file = files_.store != nullptr;
+    options.turn = &turn_;
     auto packed = backend_->Pack({&rows, 1}, options);
     if (!packed.ok()) {
       return Status(packed.status().code(), weight.name + ": " + packed.status().message(),
@@ -150,6 +159,7 @@ class Loader {
   program::Backend* const backend_;
   const DecoderOptions& options_;
   DecoderWeights* const out_;
+  gate::LoadTurn turn_{&backend_->gate()};
   std::map<std::tuple<float, bool, bool>, std::pair<const program::Table*, const program::Table*>>
       rotary_;
 };

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "gate/compute_gate.h"
+#include "gate/load_turn.h"
 #include "numbers/dtype.h"
 #include "program/program.h"
 #include "program/program_run.h"
@@ -43,6 +43,8 @@ struct PackOptions {
   // The weights keep the type they are stored in, one for all parts, until they are multiplied: for
   // programs with a cache. Not with column factors.
   bool as_stored = false;
+  // The turns that packing as stored takes at this backend's gate; null: turns of its own.
+  gate::LoadTurn* turn = nullptr;
 };
 
 // What a device apart from the host has done since the start, and holds. Any thread.
@@ -117,7 +119,7 @@ class Backend {
   std::unique_ptr<Table> Keep(const TensorView& view);
   // `parts`, one or more with the same number of columns, are stacked by rows; all have a bias or
   // none has. Types: those of ConvertToF32. As stored, it takes turns at the gate, each for a
-  // moment: the caller holds none. kUnsupported: this backend does not multiply in that type, or
+  // moment: the caller holds none but options.turn. kUnsupported: this backend does not multiply in that type, or
   // weights of that type; kInvalidArgument: parts or rows that do not fit.
   virtual Expected<std::unique_ptr<PackedLinear>> Pack(std::span<const LinearRows> parts,
                                                        const PackOptions& options) = 0;

@@ -234,7 +234,7 @@ double EncoderScheduler::Impl::FillSeconds(Priority priority, Clock::time_point 
   const gate::ComputeGate& gate = executors.gate();
   const int64_t now_ns = Nanoseconds(now);
   const bool bulk = priority == Priority::kBulk;
-  const bool cut = bulk ? gate.InteractiveSeen(now_ns) : gate.StreamSeen(now_ns);
+  const bool cut = bulk ? gate.ShortBulk(now_ns) : gate.StreamSeen(now_ns);
   if (!cut) return std::numeric_limits<double>::infinity();
   return (bulk ? EncoderScheduler::kBulkBatchS : EncoderScheduler::kBesideTextS) /
          options.queued_turns / forward.slowdown();

@@ -27,8 +27,8 @@
 //                  job may run in several batches, at once on several replicas; they come back in
 //                  the order they were given.
 //   classes        Interactive goes before bulk, over all models of a processor, and bulk ages
-//                  (gate/compute_gate.h). While interactive work of any of them was seen in the
-//                  last second, a bulk batch takes at most about kBulkBatchS, where the model's
+//                  (gate/compute_gate.h). While interactive work of any of them, or a load, was
+//                  seen in the last second, a bulk batch takes at most about kBulkBatchS, where the model's
 //                  times are known; what fills up an interactive one while text is generated
 //                  beside it, whose next token waits, kBesideTextS. Both are cut where batches
 //                  take longer than was measured. So an interactive job that finds
@@ -112,7 +112,7 @@ struct EncoderSchedulerOptions {
 class EncoderScheduler {
  public:
   static constexpr size_t kReplicasMax = 64;  // as RunnerSet
-  // Longest bulk batch while interactive work was seen in the last second.
+  // Longest bulk batch while interactive work or a load was seen in the last second.
   static constexpr double kBulkBatchS = 0.025;
   // Longest batch of large requests while interactive text was generated in the last second: two of
   // them may come between two tokens.

@@ -341,8 +341,8 @@ TEST_F(SharedGate, EveryJobIsAnsweredOnce) {
 }
 
 // The gate's cost for a lone batch is measured by `penstock bench http`; here only that interactive
-// work of one model cuts the bulk batches of another.
-TEST_F(SharedGate, InteractiveWorkOfOneModelCutsBulkBatchesOfAnother) {
+// work of one model, and the load of one, cut the bulk batches of another.
+TEST_F(SharedGate, InteractiveWorkAndLoadsCutBulkBatchesOfOthers) {
   Clock::time_point now = Clock::time_point(std::chrono::hours(1));
   const auto make = [&](const char* name) {
     std::vector<std::unique_ptr<program::EncoderRunner>> runners;
@@ -370,6 +370,10 @@ TEST_F(SharedGate, InteractiveWorkOfOneModelCutsBulkBatchesOfAnother) {
   EXPECT_TRUE(a->Step());
   EXPECT_TRUE(answer.get().ok());
   EXPECT_EQ(bulk_batches(), 4u);  // at most 25 ms each
+  now += std::chrono::seconds(2);
+  EXPECT_EQ(bulk_batches(), 1u);
+  processor_.gate.SeeLoad(std::chrono::nanoseconds(now.time_since_epoch()).count());
+  EXPECT_EQ(bulk_batches(), 4u);
   now += std::chrono::seconds(2);
   EXPECT_EQ(bulk_batches(), 1u);
 }

@@ -427,7 +427,7 @@ uint32_t TensorScheduler::Impl::TakeClaimed(const batch::BatchRing::Claimed& cla
 
 // Rows that a batch of the class may have now.
 uint32_t TensorScheduler::Impl::RowsNow(Priority priority, Clock::time_point now) const {
-  if (priority != Priority::kBulk || !executors.gate().InteractiveSeen(Nanoseconds(now))) {
+  if (priority != Priority::kBulk || !executors.gate().ShortBulk(Nanoseconds(now))) {
     return rows_max;
   }
   return forward.times().RowsWithin(kBulkBatchS, rows_max);

@@ -87,8 +87,8 @@ class Server:
                 self._ready.set()
         self._ready.set()
 
-    def post(self, path, body=None, **more):
-        return requests.post(self.url + path, json=body, timeout=30, **more)
+    def post(self, path, body=None, timeout=30, **more):
+        return requests.post(self.url + path, json=body, timeout=timeout, **more)
 
     def get(self, path, **more):
         return requests.get(self.url + path, timeout=30, **more)

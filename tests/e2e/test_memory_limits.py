@@ -89,7 +89,10 @@ def group():
             folder.mkdir()
         except OSError:
             continue
+        # In a plain folder, as below the mounts of the first version, the file would be one without effect.
         try:
+            if not (folder / limit).exists():
+                raise OSError("no memory controller")
             (folder / limit).write_text(str(1024 * MIB))
         except OSError:
             folder.rmdir()
@@ -120,9 +123,10 @@ def test_a_group_of_one_gibibyte_is_enough(two_models, group):
 
         texts = ["A penstock is the pipe that feeds a turbine at full pressure. " * 8] * 256
         documents = ["A pipe that feeds a turbine. " * 4] * 1000
+        # On a slow machine that runs other tests beside this one, 32,000 tokens take longer than 30 s.
+        bulk = {"headers": {"X-Penstock-Priority": "bulk"}, "timeout": 240}
         calls = [
-            ("bulk", lambda: embed(server, texts, headers={"X-Penstock-Priority": "bulk"})),
-            ("bulk", lambda: embed(server, texts, headers={"X-Penstock-Priority": "bulk"})),
+            ("bulk", lambda: embed(server, texts, **bulk)), ("bulk", lambda: embed(server, texts, **bulk)),
             ("rank", lambda: server.post("/v1/rerank", {"model": "rank", "query": "pipe", "documents": documents})),
             ("text", lambda: complete(server, 32)), ("text", lambda: complete(server, 32)),
         ]
