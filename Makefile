@@ -258,13 +258,14 @@ tsan:  ## unit tests under the thread sanitizer
 	cmake --build build-tsan -j $(JOBS)
 	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure $(if $(TESTS),-R '$(TESTS)')
 
-# What CI runs of the two: programs with the most threads, and with the most bytes of strangers.
+# What CI runs of the two: programs with the most threads, and with the most bytes of strangers, among
+# them the inputs of fuzz targets, changed.
 ASAN_TESTS := http net files families corpus cuda
 TSAN_TESTS := batch gate sched http cuda
 sanitizers:  ## a part of asan and tsan, in some minutes
 	cmake --preset asan -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null
-	cmake --build build-asan -j $(JOBS) --target $(ASAN_TESTS:=_test)
-	ctest --test-dir build-asan -j 2 --output-on-failure --progress -R '^($(subst $() ,|,$(ASAN_TESTS)))\.'
+	cmake --build build-asan -j $(JOBS) --target $(ASAN_TESTS:=_test) fuzz_replays
+	ctest --test-dir build-asan -j 2 --output-on-failure --progress -R '^($(subst $() ,|,$(ASAN_TESTS))|fuzz)\.' -LE slow_to_compile
 	cmake --preset tsan -DPENSTOCK_BUILD_BENCHES=OFF > /dev/null
 	cmake --build build-tsan -j $(JOBS) --target $(TSAN_TESTS:=_test)
 	setarch $$(uname -m) -R ctest --test-dir build-tsan -j 2 --output-on-failure --progress -R '^($(subst $() ,|,$(TSAN_TESTS)))\.'

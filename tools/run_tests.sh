@@ -69,12 +69,12 @@ if [[ $which != unit ]]; then
   # Each client brings the protocol's messages, and one process takes them once.
   in_environment kserve tests/e2e/test_kserve_client.py
   if command -v chromium chromedriver > /dev/null; then
-    in_environment ui tests/e2e/test_ui.py tests/e2e/test_ui_chat.py tests/e2e/test_ui_reading.py tests/e2e/test_ui_views.py
+    in_environment ui -n 2 --dist loadfile tests/e2e/test_ui.py tests/e2e/test_ui_chat.py tests/e2e/test_ui_reading.py tests/e2e/test_ui_views.py
   else
     echo "run_tests.sh: no Chromium (tools/install_deps.sh ui); the tests of the web page are skipped" >&2
   fi
   if [[ -n ${PENSTOCK_OPENVINO:-} ]]; then
-    in_environment tensors tests/e2e/test_openvino_models.py tests/e2e/test_magika.py
+    in_environment tensors -n 2 tests/e2e/test_openvino_models.py tests/e2e/test_magika.py
   fi
 fi
 exit $failed

@@ -10,13 +10,13 @@
 #include <cstring>
 #include <utility>
 
+#include "api/names.h"
 #include "base/printable.h"
 #include "base/regular_file.h"
 
 namespace penstock::api {
 namespace {
 
-constexpr size_t kNameBytesMax = 512;
 constexpr size_t kKeyBytesMax = 255;  // NAME_MAX, with the slash
 
 // Its names lie in one folder: no part of a path may be in them.

@@ -170,7 +170,6 @@ void OpenAndCheck(const std::string& path) {
 
 }  // namespace
 
-#ifdef PENSTOCK_LIBFUZZER
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t size_max);
 
 size_t MutateDecoder(uint8_t* data, size_t size, size_t size_max, unsigned seed) {
@@ -178,7 +177,6 @@ size_t MutateDecoder(uint8_t* data, size_t size, size_t size_max, unsigned seed)
   return gguf ? LLVMFuzzerMutate(data, size, size_max)
               : fuzz::MutateJson(data, size, size_max, seed);
 }
-#endif
 
 }  // namespace penstock
 

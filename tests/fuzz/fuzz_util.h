@@ -2,7 +2,8 @@
 // structured input whole.
 //
 // A target is a function over bytes, LLVMFuzzerTestOneInput. Built by the preset `fuzz` it runs
-// under libFuzzer; in every other build replay_main.cc runs it over its corpus, as a test. A failed
+// under libFuzzer; in every other build replay_main.cc runs it over its corpus and
+// changes of it, as a test. A failed
 // PENSTOCK_CHECK, a signal, a sanitizer's finding, too much time or memory: each is a defect.
 #pragma once
 
@@ -52,12 +53,8 @@ size_t MutateJson(uint8_t* data, size_t size, size_t size_max, unsigned seed);
 
 }  // namespace penstock::fuzz
 
-#ifdef PENSTOCK_LIBFUZZER
 #define PENSTOCK_FUZZ_MUTATE_WITH(Mutate)                                                \
   extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t size_max, \
                                             unsigned seed) {                             \
     return Mutate(data, size, size_max, seed);                                           \
   }
-#else
-#define PENSTOCK_FUZZ_MUTATE_WITH(Mutate)
-#endif

@@ -21,7 +21,7 @@ class BlockSource : public corpus::ByteSource {
   BlockSource(std::string_view file, size_t block) : rest_(file), block_(block) {}
   Expected<size_t> Read(char* data, size_t size) override {
     const size_t n = std::min({size, block_, rest_.size()});
-    std::memcpy(data, rest_.data(), n);
+    if (n > 0) std::memcpy(data, rest_.data(), n);
     rest_.remove_prefix(n);
     return n;
   }

@@ -43,7 +43,6 @@ void CheckTensor(const files::TensorStore& store, const files::TensorRecord& ten
   (void)kept;
 }
 
-#ifdef PENSTOCK_LIBFUZZER
 // Changes the header and mostly tells its length right.
 size_t MutateFile(uint8_t* data, size_t size, size_t size_max, unsigned seed) {
   constexpr size_t kLength = 8;
@@ -62,7 +61,6 @@ size_t MutateFile(uint8_t* data, size_t size, size_t size_max, unsigned seed) {
   std::copy(tail.begin(), tail.end(), data + kLength + now);
   return kLength + now + tail.size();
 }
-#endif
 
 }  // namespace
 }  // namespace penstock
