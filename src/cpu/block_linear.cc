@@ -7,7 +7,6 @@
 #include <cstring>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "base/int_math.h"
 #include "cpu/amx.h"
@@ -20,6 +19,9 @@ namespace {
 constexpr size_t kRunBytes = 1 << 20;
 // The first slice's weights for each thread: a millisecond of a slow processor.
 constexpr size_t kFirstSliceBytes = 256 << 10;
+
+// Weights read from a file ahead of those that are packed, while no turn is held.
+constexpr size_t kAheadBytes = 16 << 20;
 
 // The rows from `row` on of the part that holds it; parts stand one below the other.
 program::TensorView RowsFrom(std::span<const program::LinearRows> parts, size_t row) {
@@ -47,21 +49,16 @@ void WantPages(const std::byte* begin, size_t bytes) {
           MADV_WILLNEED);
 }
 
-// Whether the system has all pages of a range in memory: they are read without waiting for a disk.
-bool InMemory(const std::byte* begin, size_t bytes) {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t from = reinterpret_cast<uintptr_t>(begin) / page * page;
-  const size_t length = reinterpret_cast<uintptr_t>(begin) + bytes - from;
-  std::vector<unsigned char> pages(CeilDiv(length, page));
-  if (mincore(reinterpret_cast<void*>(from), length, pages.data()) != 0) return false;
-  return std::all_of(pages.begin(), pages.end(), [](unsigned char one) { return (one & 1) != 0; });
-}
-
-// Returns once the pages of a range are in memory.
-void TouchPages(const std::byte* begin, size_t bytes) {
+// Returns once the pages of a range are in memory. A turn that is held is given back at the first
+// page that has to be read: mincore would not tell users who do not own the file.
+void TouchPages(const std::byte* begin, size_t bytes, gate::LoadTurn* turn) {
+  constexpr std::chrono::microseconds kRead(100);  // those in memory take one at most
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   for (size_t at = 0; at < bytes; at += page) {
+    const bool held = turn->held();
+    const Clock::time_point before = held ? Clock::now() : Clock::time_point();
     (void)*static_cast<const volatile std::byte*>(begin + at);
+    if (held && Clock::now() - before > kRead) turn->GiveBack();
   }
 }
 
@@ -73,6 +70,16 @@ void ForRows(std::span<const program::LinearRows> parts, size_t begin, size_t en
     const size_t count = std::min(end - begin, static_cast<size_t>(rows.rows));
     range(rows.data, count * rows.row_bytes());
     begin += count;
+  }
+}
+
+// Before memory is taken and biases are read: neither is to take long while a turn is held.
+void PrepareFor(std::span<const program::LinearRows> parts, const program::PackOptions& options,
+                const HugePageArena* arena, gate::LoadTurn* turn) {
+  if (arena->spreads()) turn->GiveBack();
+  if (!options.mapped_file) return;
+  for (const program::LinearRows& part : parts) {
+    if (part.bias.data != nullptr) TouchPages(part.bias.data, part.bias.row_bytes(), turn);
   }
 }
 
@@ -163,6 +170,7 @@ Expected<std::unique_ptr<BlockLinear>> BlockLinear::Pack(std::span<const program
                                                          HugePageArena* arena,
                                                          gate::LoadTurn* turn) {
   PENSTOCK_RETURN_IF_ERROR(Check(parts, options));
+  if (turn != nullptr) PrepareFor(parts, options, arena, turn);
   std::unique_ptr<BlockLinear> linear(new BlockLinear(parts, options.dtype, kernels, arena));
   const size_t panels = linear->panels_, columns = linear->columns_, width = linear->shape_.width;
   if (options.mapped_file) ForRows(parts, 0, columns, WantPages);
@@ -170,15 +178,17 @@ Expected<std::unique_ptr<BlockLinear>> BlockLinear::Pack(std::span<const program
     linear->PackPanels(parts, options, 0, panels, pool);
   } else {
     const size_t first = pool->threads() * kFirstSliceBytes / linear->panel_bytes_;
+    const size_t ahead = std::max<size_t>(1, kAheadBytes / linear->panel_bytes_);
+    size_t touched = options.mapped_file ? 0 : panels;
     RunInSlices(panels, first, [&](size_t begin, size_t end) {
-      if (options.mapped_file) {
-        ForRows(parts, begin * width, std::min(columns, end * width),
-                [&](const std::byte* data, size_t bytes) {
-                  if (InMemory(data, bytes)) return;
-                  turn->GiveBack();
-                  TouchPages(data, bytes);
-                });
-      }
+      const auto touch = [&](size_t until) {
+        if (until <= touched) return;
+        ForRows(parts, touched * width, std::min(columns, until * width),
+                [&](const std::byte* data, size_t bytes) { TouchPages(data, bytes, turn); });
+        touched = until;
+      };
+      touch(end);
+      if (!turn->held()) touch(std::min(panels, end + ahead));
       turn->Begin();
       const Clock::time_point began = Clock::now();
       linear->PackPanels(parts, options, begin, end, pool);

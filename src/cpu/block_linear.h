@@ -47,7 +47,7 @@ class BlockLinear final : public program::PackedLinear {
   // As Backend::Pack, of parts of one type, one of kStoredTypes; they are not read after this
   // returns. Panels are repacked by all threads of the pool; with options.mapped_file, their rows'
   // pages are read before and given back as they are done. With `turn`, in slices that each
-  // begin and end a work of it; pages are read while it is given back, as a disk may be slow.
+  // begin and end a work of it; it is given back where a disk has to be read.
   //
   // kInvalidArgument: parts that differ, no rows, columns that are no whole blocks, a bias of
   // another size or for some parts only. kUnsupported: a type that is not one of kStoredTypes, or a

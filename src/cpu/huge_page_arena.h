@@ -40,6 +40,9 @@ class HugePageArena {
   // where they are first used.
   explicit HugePageArena(std::vector<std::vector<int>> nodes) : nodes_(std::move(nodes)) {}
 
+  // Alloc touches the pages of new chunks, which takes a millisecond for some megabytes.
+  bool spreads() const { return nodes_.size() > 1; }
+
   // Uninitialised. Running out of memory throws std::bad_alloc.
   Block Alloc(size_t bytes);
 

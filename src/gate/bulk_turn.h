@@ -1,6 +1,6 @@
 // BulkTurn: a turn at the gate for work outside any queue, such as batches run while a model loads.
 // In the bulk class, so models that serve interactive work go first and none waits for more than
-// the batch that runs. Waits until granted.
+// the batch that runs; bulk batches are short meanwhile. Waits until granted.
 #pragma once
 
 #include "gate/compute_gate.h"
@@ -17,6 +17,8 @@ class BulkTurn {
   explicit BulkTurn(ComputeGate* gate) : BulkTurn(gate, nullptr) {}
   // `client`: of all turns whose times count together; it outlives them. Null: of this one only.
   BulkTurn(ComputeGate* gate, Client* client) : turn_(gate, client != nullptr ? client : &own_) {
+    const std::chrono::nanoseconds now = Clock::now().time_since_epoch();
+    gate->SeeLoad(now.count());
     ComputeGate::Answer answer = turn_.Ask();
     while (answer != ComputeGate::Answer::kGranted) {
       answer = answer == ComputeGate::Answer::kWaits ? turn_.Wait() : turn_.Ask();

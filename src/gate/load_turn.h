@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "base/status.h"
 #include "gate/bulk_turn.h"
 
 namespace penstock::gate {
@@ -24,10 +25,10 @@ class LoadTurn {
   LoadTurn(const LoadTurn&) = delete;
   LoadTurn& operator=(const LoadTurn&) = delete;
 
-  // Waits for a turn, unless one is held.
+  // Waits for a turn, unless one is held, for less than the limit.
   void Begin() {
+    if (turn_ && IsOver(Clock::now())) GiveBack();
     if (turn_) return;
-    gate_->SeeLoad(TimeNs(Clock::now()));
     turn_.emplace(gate_, &client_);
     device_s_ = 0;
     began_ = Clock::now();
@@ -36,19 +37,19 @@ class LoadTurn {
   // of the clock.
   void End(double device_s = 0) { EndAt(Clock::now(), device_s); }
   void EndAt(Clock::time_point now, double device_s = 0) {
+    PENSTOCK_CHECK(turn_.has_value());
     device_s_ += device_s;
     turn_->SetDeviceTime(device_s_);
-    const bool interactive = gate_->InteractiveSeen(TimeNs(now));
-    if (now - began_ >= (interactive ? limits_.beside_interactive : limits_.beside_bulk)) {
-      GiveBack();
-    }
+    if (IsOver(now)) GiveBack();
   }
   void GiveBack() { turn_.reset(); }
   bool held() const { return turn_.has_value(); }
 
  private:
-  static int64_t TimeNs(Clock::time_point at) {
-    return std::chrono::nanoseconds(at.time_since_epoch()).count();
+  bool IsOver(Clock::time_point now) const {
+    const std::chrono::nanoseconds time = now.time_since_epoch();
+    const bool interactive = gate_->InteractiveSeen(time.count());
+    return now - began_ >= (interactive ? limits_.beside_interactive : limits_.beside_bulk);
   }
 
   ComputeGate* const gate_;

@@ -35,6 +35,7 @@ class Loader {
     if (!tensors.tied && files_.use == families::DecoderUse::kGenerate) {
       PENSTOCK_ASSIGN_OR_RETURN(out_->untied_output, Linear(tensors.output));
     }
+    turn_.GiveBack();
     return files_.store == nullptr ? Status::Ok() : files_.store->Check();
   }
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-// Targets may have one; the others change bytes.
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t size_max);
+// Targets may have one; the others change bytes.
 extern "C" __attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size,
                                                                 size_t size_max, unsigned seed);
 
