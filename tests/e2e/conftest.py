@@ -87,11 +87,14 @@ class Server:
                 self._ready.set()
         self._ready.set()
 
-    def post(self, path, body=None, timeout=30, **more):
-        return requests.post(self.url + path, json=body, timeout=timeout, **more)
+    # A wait that ends a test that hangs: slow machines run other tests beside it.
+    PATIENCE_S = 240
+
+    def post(self, path, body=None, **more):
+        return requests.post(self.url + path, json=body, timeout=self.PATIENCE_S, **more)
 
     def get(self, path, **more):
-        return requests.get(self.url + path, timeout=30, **more)
+        return requests.get(self.url + path, timeout=self.PATIENCE_S, **more)
 
     def metrics(self):
         """{name{labels}: value}"""

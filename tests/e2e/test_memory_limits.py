@@ -31,9 +31,9 @@ def embed(server, texts=("Water falls.",), **more):
     return server.post("/v1/embeddings", {"model": "embed", "input": list(texts)}, **more)
 
 
-def complete(server, tokens=4, **more):
+def complete(server, tokens=4):
     return server.post("/v1/completions", {"model": "text", "prompt": "Water falls", "max_tokens": tokens,
-                                           "temperature": 0}, **more)
+                                           "temperature": 0})
 
 
 def lifecycle(server, name):
@@ -123,14 +123,11 @@ def test_a_group_of_one_gibibyte_is_enough(two_models, group):
 
         texts = ["A penstock is the pipe that feeds a turbine at full pressure. " * 8] * 256
         documents = ["A pipe that feeds a turbine. " * 4] * 1000
-        # On a slow machine that runs other tests beside this one, 32,000 tokens take longer than 30 s.
-        patient = {"timeout": 240}
-        bulk = {"headers": {"X-Penstock-Priority": "bulk"}, **patient}
+        bulk = {"headers": {"X-Penstock-Priority": "bulk"}}
         calls = [
             ("bulk", lambda: embed(server, texts, **bulk)), ("bulk", lambda: embed(server, texts, **bulk)),
-            ("rank", lambda: server.post("/v1/rerank", {"model": "rank", "query": "pipe", "documents": documents},
-                                         **patient)),
-            ("text", lambda: complete(server, 32, **patient)), ("text", lambda: complete(server, 32, **patient)),
+            ("rank", lambda: server.post("/v1/rerank", {"model": "rank", "query": "pipe", "documents": documents})),
+            ("text", lambda: complete(server, 32)), ("text", lambda: complete(server, 32)),
         ]
         with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
             for task in [pool.submit(work, *call) for call in calls]:
