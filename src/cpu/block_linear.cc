@@ -49,16 +49,20 @@ void WantPages(const std::byte* begin, size_t bytes) {
           MADV_WILLNEED);
 }
 
-// Returns once the pages of a range are in memory. A turn that is held is given back at the first
-// page that has to be read: mincore would not tell users who do not own the file.
+// Returns once the pages of a range are in memory. A turn that is held is given back where a disk is
+// slow: after a page that took long, or once the turn is over. mincore would tell only the owner of a
+// file which pages have to be read.
 void TouchPages(const std::byte* begin, size_t bytes, gate::LoadTurn* turn) {
-  constexpr std::chrono::microseconds kRead(100);  // those in memory take one at most
+  constexpr std::chrono::microseconds kRead(20), kSlow(1000);  // in memory they take one or two
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   for (size_t at = 0; at < bytes; at += page) {
     const bool held = turn->held();
     const Clock::time_point before = held ? Clock::now() : Clock::time_point();
     (void)*static_cast<const volatile std::byte*>(begin + at);
-    if (held && Clock::now() - before > kRead) turn->GiveBack();
+    if (!held) continue;
+    const Clock::duration took = Clock::now() - before;
+    if (took > kSlow) turn->GiveBack();
+    if (took > kRead) turn->GiveBackIfOver();
   }
 }
 

@@ -25,9 +25,9 @@ class LoadTurn {
   LoadTurn(const LoadTurn&) = delete;
   LoadTurn& operator=(const LoadTurn&) = delete;
 
-  // Waits for a turn, unless one is held, for less than the limit.
+  // Waits for a turn, unless one is held and not over.
   void Begin() {
-    if (turn_ && IsOver(Clock::now())) GiveBack();
+    GiveBackIfOver();
     if (turn_) return;
     turn_.emplace(gate_, &client_);
     device_s_ = 0;
@@ -43,6 +43,10 @@ class LoadTurn {
     if (IsOver(now)) GiveBack();
   }
   void GiveBack() { turn_.reset(); }
+  // Between two works, where what lies between takes long.
+  void GiveBackIfOver() {
+    if (turn_ && IsOver(Clock::now())) GiveBack();
+  }
   bool held() const { return turn_.has_value(); }
 
  private:
