@@ -13,16 +13,15 @@ int64_t TimeNs(Clock::time_point at) {
   return std::chrono::nanoseconds(at.time_since_epoch()).count();
 }
 
-// For how long works share a turn, to a millisecond.
+// For how long works share a turn, to a millisecond; -1: others took the processor meanwhile.
 int SharedMs(LoadTurn* load) {
   const Clock::time_point before = Clock::now();
   load->Begin();
-  const Clock::time_point began = Clock::now();
   for (int shared = 0; shared < 1000; ++shared) {
     load->EndAt(before + milliseconds(shared));
+    if (Clock::now() - before > milliseconds(1)) return -1;  // disturbed
     if (!load->held()) return shared;
-    if (began - before > milliseconds(1)) return -1;  // disturbed
-    load->Begin();                                    // held: no wait
+    load->Begin();  // held: no wait
   }
   return 1000;
 }
