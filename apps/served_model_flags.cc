@@ -126,7 +126,8 @@ void AddLifecycleFlags(FlagSet* app, runtime::ModelOptions* flags) {
       ->DefaultText("5m");
   lifecycle.Add("--check-interval-s,--cleanup-check-interval", flags->check_interval_s, "S",
                 InRange(1, 86'400),
-                "How often idle models are looked for. CLEANUP_CHECK_INTERVAL sets it too.");
+                "Idle models are looked for when the time of one is over, and at least this often. "
+                "CLEANUP_CHECK_INTERVAL sets it too.");
   lifecycle.AddRepeated("--pin-model", flags->pin_models, "NAME",
                         "Never unload this model by itself, by its name; may be given again.");
 }

@@ -64,6 +64,10 @@ struct Registry::Impl {
       const ModelState now = state;
       return now == ModelState::kWaiting || now == ModelState::kLoading;
     }
+    bool IsThere() const {
+      const ModelState now = state;
+      return now == ModelState::kReady || now == ModelState::kParked;
+    }
     // A model that is not known yet counts as one of the usual capability, whose task is not known.
     bool Does(engine::Capability capability, std::optional<families::ModelTask> task) const {
       const std::optional<engine::ModelPurpose> known = Purpose();

@@ -408,8 +408,8 @@ void Registry::Impl::Close(Slot* slot) {
 
 void Registry::Impl::CloseLost() {
   for (Slot& slot : slots) {
-    const bool there = slot.state == ModelState::kReady || slot.state == ModelState::kParked;
-    if (!there || slot.close_wanted || HealthOf(slot.device).ok() || !StartReaper()) continue;
+    if (!slot.IsThere() || slot.close_wanted || HealthOf(slot.device).ok() || !StartReaper())
+      continue;
     slot.why_closed = "its device is lost";
     slot.unloading.emplace();
     slot.close_wanted = slot.delivering > 0;
@@ -511,7 +511,7 @@ void Registry::Impl::ShutDown() {
   {
     const std::lock_guard lock(mutex);
     for (Slot& slot : slots) {
-      if (slot.state == ModelState::kReady || slot.state == ModelState::kParked) Close(&slot);
+      if (slot.IsThere()) Close(&slot);
     }
     ending = true;
     changed.notify_all();

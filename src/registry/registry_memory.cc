@@ -56,8 +56,7 @@ auto Registry::Impl::ReclaimableFor(const Slot* for_slot) const -> Reclaimable {
   for (const Slot& slot : slots) {
     if (&slot == for_slot || &slot.device != &for_slot->device) continue;
     if (slot.charged.total() == 0) continue;
-    const bool there = slot.state == ModelState::kReady || slot.state == ModelState::kParked;
-    if (!there || slot.leases() > 0) {
+    if (!slot.IsThere() || slot.leases() > 0) {
       idle.busy |= !slot.pinned;
     } else {
       idle.bytes += slot.charged.total() - (slot.pinned ? slot.charged.weights : 0);
@@ -205,10 +204,9 @@ auto Registry::Impl::UnloadOne(const Slot* for_slot, Clock::time_point now) -> R
   Slot* oldest = nullptr;
   bool busy = false, young = false;
   for (Slot& slot : slots) {
-    const bool there = slot.state == ModelState::kReady || slot.state == ModelState::kParked;
     if (&slot == for_slot || &slot.device != &for_slot->device) continue;
     if (slot.pinned || slot.charged.total() == 0) continue;
-    if (!there || slot.leases() > 0) {
+    if (!slot.IsThere() || slot.leases() > 0) {
       busy = true;
       continue;
     }

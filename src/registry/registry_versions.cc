@@ -208,7 +208,7 @@ void Registry::Impl::Retire(Slot* slot) {
   if (slot->state == ModelState::kWaiting && slot->model != nullptr) {
     slot->state = ModelState::kParked;  // its turn to be used again has not come
   }
-  if (slot->state == ModelState::kReady || slot->state == ModelState::kParked) {
+  if (slot->IsThere()) {
     (void)StartReaper();  // without one the destructor does its work
     Close(slot);
   } else if (slot->state != ModelState::kLoading && slot->state != ModelState::kDraining) {

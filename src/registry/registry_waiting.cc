@@ -227,19 +227,25 @@ void Registry::Impl::KeepLoop() {
   }
 }
 
-// Soon, where a request asked that its model is not kept.
+// When the first idle model's time is over, within check_interval.
 Clock::time_point Registry::Impl::NextSweep(Clock::time_point swept) const {
-  const bool soon = std::any_of(slots.begin(), slots.end(), [](const Slot& slot) {
-    return slot.state == ModelState::kReady && !slot.pinned && slot.KeptFor() == KeepAlive(0);
-  });
-  return swept + (soon ? std::min(kSoon, options.check_interval) : options.check_interval);
+  Clock::time_point next = swept + options.check_interval;
+  for (const Slot& slot : slots) {
+    const KeepAlive kept = slot.KeptFor();
+    if (!slot.IsThere() || slot.pinned || kept < KeepAlive(0)) continue;
+    // A use that has not ended, as far as is known, counts to the last look at least.
+    const bool used = slot.leases() > 0 || slot.was_used;
+    const Clock::time_point last_use(std::chrono::nanoseconds(slot.last_use_ns.load()));
+    const Clock::time_point since = used ? std::max(swept, last_use) : last_use;
+    if (kept < next - since) next = since + kept;
+  }
+  return std::max(next, swept + std::min(kSoon, options.check_interval));
 }
 
 void Registry::Impl::Sweep(Clock::time_point now) {
   RunGuarded("model keeper", [this] { CloseLost(); });
   for (Slot& slot : slots) {
-    const bool there = slot.state == ModelState::kReady || slot.state == ModelState::kParked;
-    if (!there || slot.pinned) continue;
+    if (!slot.IsThere() || slot.pinned) continue;
     const KeepAlive kept = slot.KeptFor();
     if (slot.leases() > 0) {
       slot.was_used = true;

@@ -37,11 +37,12 @@ class RegistryWaitingTest : public testing::Test {
     spec.reference = reference;
     return spec;
   }
-  void Serve(std::vector<ModelSpec> specs, KeepAlive keep_alive = KeepAlive(-1)) {
+  void Serve(std::vector<ModelSpec> specs, KeepAlive keep_alive = KeepAlive(-1),
+             milliseconds check_interval = milliseconds(5)) {
     RegistryOptions options;
     options.on_demand = true;
     options.keep_alive = keep_alive;
-    options.check_interval = milliseconds(5);
+    options.check_interval = check_interval;
     registry_ = std::make_unique<Registry>(nullptr, &metrics_, Loader(), options);
     for (ModelSpec& spec : specs) ASSERT_TRUE(registry_->Add(std::move(spec)).ok());
     registry_->StartLoading();
@@ -246,6 +247,23 @@ TEST_F(RegistryWaitingTest, AModelInUseStays) {
   EXPECT_EQ(StateOf(0), ModelState::kReady);
   lease = Lease<engine::EncoderEngine>();
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
+}
+
+// Within seconds, though the next regular look is an hour away.
+TEST_F(RegistryWaitingTest, AnIdleModelLeavesWhenItsTimeIsOver) {
+  std::vector<ModelSpec> specs = {Spec("a"), Spec("b")};
+  specs[1].keep_alive = std::chrono::seconds(60);
+  Serve(std::move(specs), milliseconds(50), std::chrono::hours(1));
+  for (int use = 0; use < 2; ++use) {
+    Lease<engine::EncoderEngine> lease;
+    ASSERT_TRUE(AwaitNow("b").ok());
+    ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
+    std::this_thread::sleep_for(milliseconds(120));  // over its time, so that the keeper looks
+    EXPECT_EQ(StateOf(0), ModelState::kReady);
+    lease = Lease<engine::EncoderEngine>();
+    EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
+    EXPECT_EQ(StateOf(1), ModelState::kReady);
+  }
 }
 
 TEST_F(RegistryWaitingTest, ARequestSaysHowLongItsModelStays) {

@@ -550,6 +550,6 @@ def test_a_real_chat(smollm2):
 
 
 def test_a_long_prompt_is_not_silent(smollm2):
-    body = {"messages": [{"role": "user", "content": "word " * 3000}], "max_tokens": 2, "stream": True}
+    body = {"messages": [{"role": "user", "content": "word " * 600}], "max_tokens": 2, "stream": True}
     answer = requests.post(str(smollm2.base_url) + "chat/completions", json=body, timeout=120)
     assert answer.text.count(": ping\n\n") >= 1 and answer.text.rstrip().endswith("data: [DONE]")
