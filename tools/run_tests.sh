@@ -51,7 +51,7 @@ in_environment() {
   local name=$1 python
   shift
   python=$(tools/make_venv.sh "$build/$name-venv" "tests/e2e/requirements-$name.txt") || exit 1
-  "$python" -m pytest -q -rs -p no:cacheprovider "$@" || failed=1
+  "$python" -m pytest -q -rs -p no:cacheprovider --durations=5 "$@" || failed=1
 }
 
 if [[ $which != unit ]]; then
@@ -59,7 +59,7 @@ if [[ $which != unit ]]; then
   apart=(test_clients.py test_agent_clients.py test_grpc.py test_kserve_http.py test_kserve_client.py test_ui.py test_ui_chat.py test_ui_reading.py test_ui_views.py test_proxies.py test_ray.py test_ray_nodes.py test_chart.py
     test_openvino_models.py test_magika.py)
   python=$(tools/make_venv.sh "$build/venv" tests/e2e/requirements.txt) || exit 1
-  together=(-q -p no:cacheprovider tests/e2e "${apart[@]/#/--ignore=tests/e2e/}")
+  together=(-q -p no:cacheprovider --durations=15 tests/e2e "${apart[@]/#/--ignore=tests/e2e/}")
   # Most tests wait most of the time, so two processes take files in turn.
   "$python" -m pytest "${together[@]}" -m 'not alone' -n 2 --dist loadfile || failed=1
   "$python" -m pytest "${together[@]}" -m alone || failed=1

@@ -4,12 +4,15 @@
 // itself: the last one to go after the model was closed only hands it to the registry's reaper
 // (registry.h), so it may go on any thread, the model's own executor included.
 //
-// Taking one is a compare-and-swap, copying one and dropping it an addition; no lock.
+// Taking one is a compare-and-swap, copying one and dropping it an addition; no lock. The end of a
+// use is stamped, by which idle models are told; leases of those that only look are no use.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <utility>
+
+#include "threads/request_context.h"
 
 namespace penstock::registry {
 
@@ -51,7 +54,12 @@ class LeaseCount {
   void Drop() {
     if (word_.fetch_sub(1, std::memory_order_acq_rel) == 1) Drained();
   }
-  uint64_t leases() const { return word_.load(std::memory_order_relaxed) & ~kOpen; }
+  // acquire: where there are none, last_use() is not before the end of the last use.
+  uint64_t leases() const { return word_.load(std::memory_order_acquire) & ~kOpen; }
+
+  // The model is used now: its idle time begins anew.
+  void Use() { last_use_.store(Clock::now(), std::memory_order_relaxed); }
+  Clock::time_point last_use() const { return last_use_.load(std::memory_order_relaxed); }
 
  protected:
   ~LeaseCount() = default;
@@ -63,6 +71,7 @@ class LeaseCount {
   virtual void Drained() = 0;
 
   std::atomic<uint64_t> word_{0};
+  std::atomic<Clock::time_point> last_use_{Clock::time_point()};
 };
 
 template <typename T>
@@ -72,21 +81,26 @@ class Lease {
   // Of a model that is never unloaded and outlives the lease.
   explicit Lease(T* model) : model_(model) {}
   // Takes over a lease that `count` has counted.
-  Lease(LeaseCount* count, T* model) : count_(count), model_(model) {}
+  Lease(LeaseCount* count, T* model, bool is_use = true)
+      : count_(count), model_(model), is_use_(is_use) {}
 
-  Lease(const Lease& other) : count_(other.count_), model_(other.model_) {
+  Lease(const Lease& other) : count_(other.count_), model_(other.model_), is_use_(other.is_use_) {
     if (count_ != nullptr) count_->Add();
   }
   Lease(Lease&& other) noexcept
       : count_(std::exchange(other.count_, nullptr)),
-        model_(std::exchange(other.model_, nullptr)) {}
+        model_(std::exchange(other.model_, nullptr)),
+        is_use_(other.is_use_) {}
   Lease& operator=(Lease other) noexcept {
     std::swap(count_, other.count_);
     std::swap(model_, other.model_);
+    std::swap(is_use_, other.is_use_);
     return *this;
   }
   ~Lease() {
-    if (count_ != nullptr) count_->Drop();
+    if (count_ == nullptr) return;
+    if (is_use_) count_->Use();
+    count_->Drop();
   }
 
   T* get() const { return model_; }
@@ -97,13 +111,14 @@ class Lease {
   // The same lease of what the model is known to be, or is derived from.
   template <typename U>
   Lease<U> Cast() && {
-    return Lease<U>(std::exchange(count_, nullptr),
-                    static_cast<U*>(std::exchange(model_, nullptr)));
+    return Lease<U>(std::exchange(count_, nullptr), static_cast<U*>(std::exchange(model_, nullptr)),
+                    is_use_);
   }
 
  private:
   LeaseCount* count_ = nullptr;
   T* model_ = nullptr;
+  bool is_use_ = true;
 };
 
 }  // namespace penstock::registry

@@ -432,7 +432,7 @@ std::vector<Registry::Entry> Registry::List() const {
   for (Impl::Slot& slot : impl_->slots) {
     if (!slot.served) continue;
     Lease<engine::Model> lease;
-    if (slot.TryAdd()) lease = Lease<engine::Model>(&slot, slot.model.get());
+    if (slot.TryAdd()) lease = Lease<engine::Model>(&slot, slot.model.get(), false);
     Entry& entry = entries.emplace_back();
     entry.name = slot.spec.name;
     entry.aliases = slot.Aliases();
@@ -450,7 +450,7 @@ std::vector<Registry::Entry> Registry::List() const {
     entry.keep_alive = slot.KeptFor();
     entry.load_s = slot.load_s;
     entry.loads = slot.loads;
-    entry.last_use = Clock::time_point(std::chrono::nanoseconds(slot.last_use_ns.load()));
+    entry.last_use = slot.last_use();
     entry.requests_waiting = slot.waiters;
     entry.evictions = slot.evictions;
     entry.bytes = slot.charged;

@@ -18,7 +18,6 @@
 
 #include "base/seeded_hash.h"
 #include "registry/registry.h"
-#include "sched/clock_math.h"
 #include "threads/request_context.h"
 
 namespace penstock::registry {
@@ -93,7 +92,6 @@ struct Registry::Impl {
     // For how long a request may have it kept that asks for `asked`; `rules` as
     // RequestContext::rules_models.
     KeepAlive MayKeep(KeepAlive asked, bool rules) const;
-    void Use() { last_use_ns.store(sched::Nanoseconds(Clock::now()), std::memory_order_relaxed); }
     std::vector<std::string> Aliases() const;
 
     Impl* const registry;
@@ -108,7 +106,6 @@ struct Registry::Impl {
       uint16_t task;
     };
     std::atomic<KnownPurpose> purpose{{false, engine::kUsualCapability, 0}};  // when last loaded
-    std::atomic<int64_t> last_use_ns{0};                                      // as Nanoseconds
     std::atomic<int> download_percent{-1};  // negative: nothing is downloaded
     // Metrics; null: none.
     metrics::Counter* loads_total = nullptr;
@@ -148,7 +145,6 @@ struct Registry::Impl {
     // after them.
     int delivering = 0;
     bool close_wanted = false;
-    bool was_used = false;  // leases were out when the keeper last looked
     double load_s = 0;
     // While it is loaded, where known: the bytes its weights will take, and the backend's count of
     // packed bytes at the start.
@@ -230,12 +226,12 @@ struct Registry::Impl {
   Expected<Slot*> Choose(const std::string& name, engine::Capability capability,
                          std::optional<families::ModelTask> task) const;
   Status Unknown(const std::string& name) const;
-  // Calls function(model) for each ready model, under a lease.
+  // Calls function(model) for each ready model, under a lease that is no use of it.
   template <typename Function>
   void ForEachModel(Function function) const {
     for (Slot* slot : names().slots) {
       if (!slot->TryAdd()) continue;
-      const Lease<engine::Model> lease(slot, slot->model.get());
+      const Lease<engine::Model> lease(slot, slot->model.get(), false);
       function(slot->model.get());
     }
   }

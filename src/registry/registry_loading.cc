@@ -62,7 +62,6 @@ void Registry::Impl::SetReady(Slot* slot, std::unique_ptr<engine::Model> model) 
   slot->measured = slot->model->measured();
   slot->error = Status::Ok();
   slot->failures = 0;
-  slot->was_used = false;
   slot->loaded_at = Now();
   Charge(slot, slot->model->bytes());
   slot->asked_keep.reset();

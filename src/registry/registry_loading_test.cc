@@ -376,12 +376,27 @@ TEST_F(RegistryLoadingTest, LookingUpWhileModelsComeAndGo) {
   EXPECT_EQ(destroyed_, 200);
 }
 
+struct DrainCount final : LeaseCount {
+  void Drained() override { ++drained; }
+  int drained = 0;
+};
+
+TEST(Lease, StampsTheEndOfAUseAndNotOfALook) {
+  DrainCount count;
+  count.Open();
+  for (const bool is_use : {false, true}) {
+    ASSERT_TRUE(count.TryAdd());
+    Lease<engine::Model> lease(&count, nullptr, is_use);
+    auto cast = std::move(lease).Cast<engine::EncoderEngine>();
+    const auto copy = cast;
+    EXPECT_EQ(count.last_use(), Clock::time_point());
+    cast = {};
+    EXPECT_EQ(count.last_use() > Clock::time_point(), is_use);
+  }
+}
+
 TEST(Lease, CountsCopiesAndNotMoves) {
-  struct Count final : LeaseCount {
-    void Drained() override { ++drained; }
-    int drained = 0;
-  };
-  Count count;
+  DrainCount count;
   EXPECT_FALSE(count.TryAdd());
   count.Open();
   ASSERT_TRUE(count.TryAdd());

@@ -137,13 +137,13 @@ bool Registry::Impl::ParkOne(const devices::Device& device, std::unique_lock<std
   for (Slot& slot : slots) {
     if (&slot.device != &device || slot.state != ModelState::kReady || slot.leases() > 0) continue;
     if (slot.charged.activations + slot.charged.cache == 0) continue;
-    if (oldest == nullptr || slot.last_use_ns < oldest->last_use_ns) oldest = &slot;
+    if (oldest == nullptr || slot.last_use() < oldest->last_use()) oldest = &slot;
   }
   if (oldest == nullptr || !oldest->TryAdd()) return false;
   // Under a lease, so that nothing frees the model.
   lock->unlock();
   {
-    const Lease<engine::Model> lease(oldest, oldest->model.get());
+    const Lease<engine::Model> lease(oldest, oldest->model.get(), false);
     oldest->model->ReleaseMemory();
     const Clock::time_point until = Clock::now() + kReleaseWait;
     while (Clock::now() < until && HoldsMuch(*oldest)) {
@@ -215,7 +215,7 @@ auto Registry::Impl::UnloadOne(const Slot* for_slot, Clock::time_point now) -> R
       young = true;
       continue;
     }
-    if (oldest == nullptr || slot.last_use_ns < oldest->last_use_ns) oldest = &slot;
+    if (oldest == nullptr || slot.last_use() < oldest->last_use()) oldest = &slot;
   }
   if (oldest != nullptr && CloseIdle(oldest, "its memory goes to " + for_slot->spec.name)) {
     ++oldest->evictions;

@@ -103,8 +103,10 @@ class RegistryMemoryTest : public testing::Test {
     std::promise<Status> outcome;
     registry_->Await(name, {}, {}, [&](const Status& status) {
       auto found = registry_->Find<engine::EncoderEngine>(name);
+      const Status told = status.ok() && !found.ok() ? found.status() : status;
       if (found.ok() && lease != nullptr) *lease = *found;
-      outcome.set_value(status.ok() && !found.ok() ? found.status() : status);
+      found = Status::Internal("the use has ended");  // before the caller goes on
+      outcome.set_value(told);
     });
     return outcome.get_future().get();
   }

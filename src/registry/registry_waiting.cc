@@ -7,6 +7,7 @@
 #include "log/exception_status.h"
 #include "log/log.h"
 #include "registry/registry_impl.h"
+#include "sched/clock_math.h"
 
 namespace penstock::registry {
 namespace {
@@ -102,7 +103,7 @@ void Registry::Impl::Answer(std::list<Waiter>* answered, const Status& status,
       waiter.slot = nullptr;
       continue;
     }
-    waiter.held = Lease<engine::Model>(slot, slot->model.get());
+    waiter.held = Lease<engine::Model>(slot, slot->model.get(), false);
     ++slot->delivering;
     if (waiter.keep_alive) {
       slot->asked_keep = slot->MayKeep(*waiter.keep_alive, waiter.rules_models);
@@ -196,6 +197,7 @@ Status Registry::Pin(const std::string& name, bool pinned) {
     return impl_->Unknown(name);
   }
   slot->pinned = pinned;
+  impl_->changed.notify_all();  // the keeper's next look may be sooner
   return Status::Ok();
 }
 
@@ -233,11 +235,9 @@ Clock::time_point Registry::Impl::NextSweep(Clock::time_point swept) const {
   for (const Slot& slot : slots) {
     const KeepAlive kept = slot.KeptFor();
     if (!slot.IsThere() || slot.pinned || kept < KeepAlive(0)) continue;
-    // A use that has not ended, as far as is known, counts to the last look at least.
-    const bool used = slot.leases() > 0 || slot.was_used;
-    const Clock::time_point last_use(std::chrono::nanoseconds(slot.last_use_ns.load()));
-    const Clock::time_point since = used ? std::max(swept, last_use) : last_use;
-    if (kept < next - since) next = since + kept;
+    // A use that has not ended will have ended now at the soonest.
+    const Clock::time_point idle_since = slot.leases() > 0 ? Clock::now() : slot.last_use();
+    if (kept < next - idle_since) next = idle_since + kept;
   }
   return std::max(next, swept + std::min(kSoon, options.check_interval));
 }
@@ -245,20 +245,15 @@ Clock::time_point Registry::Impl::NextSweep(Clock::time_point swept) const {
 void Registry::Impl::Sweep(Clock::time_point now) {
   RunGuarded("model keeper", [this] { CloseLost(); });
   for (Slot& slot : slots) {
-    if (!slot.IsThere() || slot.pinned) continue;
+    if (!slot.IsThere() || slot.pinned || slot.leases() > 0) continue;
     const KeepAlive kept = slot.KeptFor();
-    if (slot.leases() > 0) {
-      slot.was_used = true;
-      continue;
-    }
-    // The last use ended since the keeper looked last.
-    if (std::exchange(slot.was_used, false) && kept > KeepAlive(0)) slot.Use();
-    const std::chrono::nanoseconds idle(sched::Nanoseconds(now) - slot.last_use_ns.load());
+    const Clock::duration idle = now - slot.last_use();
     if (kept < KeepAlive(0) || idle < kept) continue;
+    bool closed = false;
     RunGuarded("model keeper", [&] {
-      CloseIdle(&slot,
-                fmt::format("idle for {:.0f} s", std::chrono::duration<double>(idle).count()));
+      closed = CloseIdle(&slot, fmt::format("idle for {:.0f} s", sched::Seconds(idle)));
     });
+    if (!closed) slot.Use();  // used just now, or there is no reaper: later again
   }
 }
 

@@ -249,21 +249,36 @@ TEST_F(RegistryWaitingTest, AModelInUseStays) {
   EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
 }
 
-// Within seconds, though the next regular look is an hour away.
+// Within seconds, though the next regular look is an hour away, and not before: its time begins
+// where its last use ends.
 TEST_F(RegistryWaitingTest, AnIdleModelLeavesWhenItsTimeIsOver) {
+  constexpr milliseconds kKept{100};
   std::vector<ModelSpec> specs = {Spec("a"), Spec("b")};
   specs[1].keep_alive = std::chrono::seconds(60);
-  Serve(std::move(specs), milliseconds(50), std::chrono::hours(1));
+  Serve(std::move(specs), kKept, std::chrono::hours(1));
   for (int use = 0; use < 2; ++use) {
     Lease<engine::EncoderEngine> lease;
     ASSERT_TRUE(AwaitNow("b").ok());
     ASSERT_TRUE(AwaitNow("a", {}, {}, &lease).ok());
-    std::this_thread::sleep_for(milliseconds(120));  // over its time, so that the keeper looks
+    // Once over its time, so that the keeper looks, and once nearly.
+    std::this_thread::sleep_for(use == 0 ? kKept * 5 / 4 : kKept * 3 / 4);
     EXPECT_EQ(StateOf(0), ModelState::kReady);
+    const Clock::time_point ended = Clock::now();
     lease = Lease<engine::EncoderEngine>();
     EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
+    EXPECT_GE(Clock::now() - ended, kKept);
     EXPECT_EQ(StateOf(1), ModelState::kReady);
   }
+}
+
+TEST_F(RegistryWaitingTest, AModelThatIsUnpinnedLeaves) {
+  Serve({Spec("a")}, milliseconds(10), std::chrono::hours(1));
+  ASSERT_TRUE(registry_->Pin("a", true).ok());
+  ASSERT_TRUE(AwaitNow("a").ok());
+  std::this_thread::sleep_for(milliseconds(60));  // longer than a model stays without use
+  EXPECT_EQ(StateOf(0), ModelState::kReady);
+  ASSERT_TRUE(registry_->Pin("a", false).ok());
+  EXPECT_TRUE(Becomes(0, ModelState::kAbsent));
 }
 
 TEST_F(RegistryWaitingTest, ARequestSaysHowLongItsModelStays) {
