@@ -110,8 +110,13 @@ function(penstock_module name)
     # Relative, so that a compile cache serves every clone. Tests run in the root of the sources.
     target_compile_definitions(${name}_test PRIVATE
       PENSTOCK_SOURCE_DIR="." PENSTOCK_GOLDEN_DIR="./tests/golden")
+    # An emulated processor is ten times as slow.
+    set(timeout_s 600)
+    if(CMAKE_CROSSCOMPILING)
+      set(timeout_s 6000)
+    endif()
     gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
-                         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 600)
+                         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT ${timeout_s})
   endif()
   if(benches AND PENSTOCK_BUILD_BENCHES)
     foreach(bench ${benches})
