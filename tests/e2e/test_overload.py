@@ -32,7 +32,8 @@ def test_overload_of_small_work():
 
 def test_overload_of_the_model():
     if folder := find_minilm():
-        assert "exit code" in soak("--model", folder, seconds=SECONDS)
+        # 128 texts are in flight when the measurement ends: of 5 s on a slow machine they are a third.
+        assert "exit code" in soak("--model", folder, "--capacity-s", 15, seconds=SECONDS)
 
 
 def test_hostile_clients_beside_the_overload(tmp_path):
