@@ -11,7 +11,7 @@ stamp="$folder/.requirements"
 if ! cmp -s "$requirements" "$stamp"; then
   rm -rf "$folder"
   python3 -m venv "$folder" >&2
-  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check -r "$requirements" >&2
+  "$folder/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check -r "$requirements" >&2
   cp "$requirements" "$stamp"
 fi
 echo "$folder/bin/python"
