@@ -4,8 +4,8 @@
 // itself: the last one to go after the model was closed only hands it to the registry's reaper
 // (registry.h), so it may go on any thread, the model's own executor included.
 //
-// Taking one is a compare-and-swap, copying one and dropping it an addition; no lock. The end of a
-// use is stamped, by which idle models are told; leases of those that only look are no use.
+// Taking one is a compare-and-swap, copying one an addition; no lock. Dropping one also stores the
+// time, from which a model is idle; not with `is_use` false: metrics do not keep a model loaded.
 #pragma once
 
 #include <atomic>

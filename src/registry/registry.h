@@ -121,7 +121,7 @@ struct RegistryOptions {
   // StartLoading loads models with `preload` alone, Await those that a request needs.
   bool on_demand = false;
   KeepAlive keep_alive{-1};
-  // The keeper looks for idle models when the time of one is over, and at least so often.
+  // The keeper looks for idle models when the time of one is over, and at least this often.
   std::chrono::milliseconds check_interval{30000};
   // The clock of back-offs, of the patience for memory and of how long loads took; null: Clock. For
   // tests.

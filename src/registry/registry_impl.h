@@ -226,7 +226,7 @@ struct Registry::Impl {
   Expected<Slot*> Choose(const std::string& name, engine::Capability capability,
                          std::optional<families::ModelTask> task) const;
   Status Unknown(const std::string& name) const;
-  // Calls function(model) for each ready model, under a lease that is no use of it.
+  // Calls function(model) for each ready model, under a lease that does not count as a use.
   template <typename Function>
   void ForEachModel(Function function) const {
     for (Slot* slot : names().slots) {

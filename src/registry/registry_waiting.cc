@@ -235,7 +235,7 @@ Clock::time_point Registry::Impl::NextSweep(Clock::time_point swept) const {
   for (const Slot& slot : slots) {
     const KeepAlive kept = slot.KeptFor();
     if (!slot.IsThere() || slot.pinned || kept < KeepAlive(0)) continue;
-    // A use that has not ended will have ended now at the soonest.
+    // A use under way ends now at the earliest, so the model stays for `kept` from now on.
     const Clock::time_point idle_since = slot.leases() > 0 ? Clock::now() : slot.last_use();
     if (kept < next - idle_since) next = idle_since + kept;
   }
@@ -253,7 +253,7 @@ void Registry::Impl::Sweep(Clock::time_point now) {
     RunGuarded("model keeper", [&] {
       closed = CloseIdle(&slot, fmt::format("idle for {:.0f} s", sched::Seconds(idle)));
     });
-    if (!closed) slot.Use();  // used just now, or there is no reaper: later again
+    if (!closed) slot.Use();  // a request took it, or no reaper started: try again later
   }
 }
 
