@@ -10,7 +10,8 @@ A peer that cannot be installed or cannot run a model stands in the table with t
 whose vectors are not those of f32 (mean cosine below 0.98 with the real model) is shown, but is
 not the runtimes that Penstock is measured against.
 
-Writes DOCS/peers.md and DOCS/images/peers.svg, and one JSON object a line to --json FILE.
+Writes DOCS/NAME.md and DOCS/images/NAME.svg, and one JSON object a line to --json FILE, after each
+model, so that a run that is ended early keeps what it has.
 """
 import argparse
 import json
@@ -172,7 +173,8 @@ def arguments():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--full", action="store_true", help="as many texts for the larger models as for minilm: hours")
     parser.add_argument("--quick", action="store_true", help="a few texts and one round: does it all run?")
-    parser.add_argument("--docs", type=pathlib.Path, help="where peers.md goes [docs; with --quick a folder in --build]")
+    parser.add_argument("--docs", type=pathlib.Path, help="where NAME.md goes [docs; with --quick a folder in --build]")
+    parser.add_argument("--name", default="peers", help="of the page and its chart: one for each processor [peers]")
     parser.add_argument("--json", type=pathlib.Path, help="file for the records")
     args = parser.parse_args()
     if args.docs is None:
@@ -194,7 +196,7 @@ def main():
         run.run()
         runs.append(run)
         print(f"{name}: done after {(time.time() - start) / 60:.1f} min", flush=True)
-    report.write(runs, args)
+        report.write(runs, args)
 
 
 if __name__ == "__main__":

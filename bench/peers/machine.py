@@ -14,8 +14,10 @@ def processor_flags():
 def processor():
     name = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     flags = processor_flags()
-    wide = [f for f in ("avx512_bf16", "avx512_vnni", "avx_vnni", "amx_int8") if f in flags]
-    return f"{name[1] if name else platform.machine()} ({', '.join(wide) or 'no VNNI'}), {os.cpu_count()} processors"
+    found = [f for f in ("avx512_bf16", "avx512_vnni", "avx_vnni", "amx_int8") if f in flags]
+    if not found:
+        found = [f for f in ("avx512f", "avx2") if f in flags][:1] + ["no VNNI"]
+    return f"{name[1] if name else platform.machine()} ({', '.join(found)}), {os.cpu_count()} processors"
 
 
 def versions(packages):

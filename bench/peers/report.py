@@ -228,16 +228,17 @@ def write(runs, args):
               "time on one thread each. Bare runtimes, llama.cpp and Penstock take token ids; sentence-transformers and "
               f"the servers take texts. Cosine: vectors of (b) against {reference_name(runs)}; a peer whose mean is "
               f"below {COSINE_MIN} with real weights is not counted as best.", "",
-              "![Rates and latencies](images/peers.svg)", ""]
+              f"![Rates and latencies](images/{args.name}.svg)", ""]
     for run in runs:
         lines += model_section(run) + scaling_section(run, args.threads) + server_section(run)
     args.docs.mkdir(parents=True, exist_ok=True)
-    (args.docs / "peers.md").write_text("\n".join(lines).rstrip() + "\n")
-    chart(runs, args.docs / "images/peers.svg")
+    page, image = args.docs / f"{args.name}.md", args.docs / f"images/{args.name}.svg"
+    page.write_text("\n".join(lines).rstrip() + "\n")
+    chart(runs, image)
     if args.json:
         args.json.write_text("".join(json.dumps(r) + "\n" for r in records(runs)))
     print("\n".join(lines))
-    print(f"wrote {args.docs / 'peers.md'} and {args.docs / 'images/peers.svg'}")
+    print(f"wrote {page} and {image}", flush=True)
 
 
 def reference_name(runs):

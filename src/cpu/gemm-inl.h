@@ -5,13 +5,11 @@ constexpr int kTileVecs = Simd::kTileVecs;
 constexpr int kTileRows = Simd::kTileRows;
 constexpr size_t kPanel = kTileVecs * kLanes;
 static_assert(kScaleGroup % kPanel == 0, "groups of int8 scales begin with a panel");
-// Cache lines of a panel for each word of k.
-constexpr size_t kPanelLines = (kPanel + kLineWords - 1) / kLineWords;
 
-// A tile's prefetch into L2 while it multiplies: `lines` cache lines for each word of k.
+// A tile's prefetch into L2 while it multiplies: `step` words for each word of k.
 struct Fetch {
   const Word* from;
-  size_t lines;  // 1 or kPanelLines
+  size_t step;  // at most kPanel
 };
 
 // One panel's part of a GemmTask.
@@ -20,8 +18,11 @@ struct PanelTask {
   size_t x_stride;
   const RowScale* x_scales;  // int8: [rows][groups]
   const Word* panel;         // [words][kPanel]
-  const float* scales;       // int8: [groups][kPanel]
-  const int32_t* sums;       // int8: [groups][kPanel]
+  // Not int8: sums of the words before, [rows][kPanel], rows `before_stride` floats apart; or null.
+  const float* before;
+  size_t before_stride;
+  const float* scales;  // int8: [groups][kPanel]
+  const int32_t* sums;  // int8: [groups][kPanel]
   size_t rows;
   size_t words;
   const float* bias;  // [kPanel] or null
@@ -62,13 +63,13 @@ template <typename Dot, int kRows>
   using Set = typename Dot::Set;
   constexpr int kPairs = (kRows + 1) / 2;
   typename Dot::Acc blocks[kPairs][2 * kTileVecs] = {};
-  const bool all = fetch.lines > 1;
+  const bool two = fetch.step > kLineWords;
   size_t k = 0;
   for (; k + 2 <= words; k += 2) {
     __builtin_prefetch(fetch.from, 0, 2);
-    __builtin_prefetch(fetch.from + fetch.lines * kLineWords, 0, 2);
-    if (all) __builtin_prefetch(fetch.from + kLineWords, 0, 2);
-    fetch.from += 2 * fetch.lines * kLineWords;
+    __builtin_prefetch(fetch.from + fetch.step, 0, 2);
+    if (two) __builtin_prefetch(fetch.from + kLineWords, 0, 2);
+    fetch.from += 2 * fetch.step;
     typename Set::Words rows[kPairs];
 #pragma GCC unroll 4
     for (int p = 0; p < kPairs; ++p) {
@@ -115,11 +116,25 @@ template <typename Dot, int kRows>
   if constexpr (Dot::kByPairs) {
     return MultiplyPairs<Dot, kRows>(sums, x, x_stride, panel, words, fetch);
   }
-  const bool all = fetch.lines > 1;
-  for (size_t k = 0; k < words; ++k) {
+  size_t k = 0;
+  if constexpr (Dot::kPhases == 1 && Simd::kUnroll > 1) {
+    const size_t lines = (Simd::kUnroll * fetch.step + kLineWords - 1) / kLineWords;
+    for (; k + Simd::kUnroll <= words; k += Simd::kUnroll) {
+      for (size_t line = 0; line < lines; ++line) {
+        __builtin_prefetch(fetch.from + line * kLineWords, 0, 2);
+      }
+      fetch.from += Simd::kUnroll * fetch.step;
+#pragma GCC unroll 8
+      for (size_t i = 0; i < Simd::kUnroll; ++i) {
+        AddProducts<Dot, kRows, 0>(sums, x + k + i, x_stride, panel + (k + i) * kPanel);
+      }
+    }
+  }
+  const bool two = fetch.step > kLineWords;
+  for (; k < words; ++k) {
     __builtin_prefetch(fetch.from, 0, 2);
-    if (all) __builtin_prefetch(fetch.from + kLineWords, 0, 2);
-    fetch.from += fetch.lines * kLineWords;
+    if (two) __builtin_prefetch(fetch.from + kLineWords, 0, 2);
+    fetch.from += fetch.step;
     AddProducts<Dot, kRows, 0>(sums, x + k, x_stride, panel + k * kPanel);
     if constexpr (Dot::kPhases == 2) {
       AddProducts<Dot, kRows, 1>(sums, Again(x + k), x_stride, panel + k * kPanel);
@@ -127,15 +142,19 @@ template <typename Dot, int kRows>
   }
 }
 
-// A tile of f32 or bf16: sums with bias to `out`.
+// A tile of f32 or bf16: sums, after those of the words before, with bias to `out`.
 template <typename Dot, int kRows>
 inline void FloatTile(const PanelTask& task, size_t first, Fetch fetch, float* out,
                       size_t out_stride) {
   Vec sums[kRows][kTileVecs];
+  const float* before = task.before == nullptr ? nullptr : task.before + first * task.before_stride;
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-    for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Simd::Zero();
+    for (int c = 0; c < kTileVecs; ++c) {
+      sums[r][c] = before == nullptr ? Simd::Zero()
+                                     : Simd::Load(before + r * task.before_stride + c * kLanes);
+    }
   }
   Multiply<Dot, kRows>(sums, task.x + first * task.x_stride, task.x_stride, task.panel, task.words,
                        fetch);
@@ -204,7 +223,7 @@ inline void Int8Tile(const PanelTask& task, size_t first, Fetch fetch, float* ti
     }
     Multiply<DotInt8, kRows>(sums, task.x + first * task.x_stride + begin, task.x_stride,
                              task.panel + begin * kPanel, words,
-                             {fetch.from + begin * fetch.lines * kLineWords, fetch.lines});
+                             {fetch.from + begin * fetch.step, fetch.step});
     float* to = g + 1 == groups ? out : tile;
     const size_t to_stride = g + 1 == groups ? out_stride : kPanel;
     if (g == 0) {
@@ -278,18 +297,41 @@ void RunTile(const PanelTask& task, size_t first, size_t rows, Fetch fetch) {
 // Rows are cut into the fewest tiles, of nearly equal size: a tile of one or two rows would wait
 // for its own sums.
 template <typename Dot>
-void GemmPanel(const PanelTask& task) {
+void GemmTiles(const PanelTask& task) {
   const size_t tiles = (task.rows + kTileRows - 1) / kTileRows;
+  // Over as many tiles as it can be: memory gives a panel more slowly than one tile reads it.
+  size_t fetching = 1;
+  while (2 * fetching <= tiles && 2 * fetching <= kPanel) fetching *= 2;
+  const size_t step = kPanel / fetching;
   for (size_t t = 0; t < tiles; ++t) {
     const size_t begin = task.rows * t / tiles;
     const size_t end = task.rows * (t + 1) / tiles;
     // Prefetching a line that is in the cache costs nothing.
-    Fetch fetch = {task.panel, 1};
-    if (task.next != nullptr && tiles == 1) {
-      fetch = {task.next, kPanelLines};
-    } else if (task.next != nullptr && t < kPanelLines) {
-      fetch.from = task.next + t * task.words * kLineWords;
+    Fetch fetch = {task.panel, kLineWords};
+    if (task.next != nullptr && t < fetching) {
+      fetch = {task.next + t * task.words * step, step};
     }
     RunTile<Dot, kTileRows>(task, begin, end - begin, fetch);
+  }
+}
+
+// Sums of the words before are taken by a copy if the panel has fewer than kPanel columns.
+template <typename Dot>
+void GemmPanel(const PanelTask& task) {
+  if (task.before == nullptr || task.cols == kPanel) return GemmTiles<Dot>(task);
+  constexpr size_t kRows = 4 * kTileRows;
+  alignas(64) float before[kRows * kPanel];
+  PanelTask part = task;
+  part.before = before;
+  part.before_stride = kPanel;
+  for (size_t first = 0; first < task.rows; first += kRows) {
+    part.rows = task.rows - first < kRows ? task.rows - first : kRows;
+    for (size_t r = 0; r < part.rows; ++r) {
+      __builtin_memcpy(before + r * kPanel, task.before + (first + r) * task.before_stride,
+                       task.cols * sizeof(float));
+    }
+    part.x = task.x + first * task.x_stride;
+    part.y = task.y + first * task.y_stride;
+    GemmTiles<Dot>(part);
   }
 }

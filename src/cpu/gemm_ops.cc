@@ -8,11 +8,15 @@
 namespace penstock::cpu {
 namespace {
 
-constexpr size_t kBlockTilesMax = 8;
+constexpr size_t kBlockRowsMax = 112;
+// Words of k in a chunk, at least: enough products for reading and writing the sums once more.
+constexpr size_t kChunkWordsMin = 256;
 // A task below this many multiply-adds is not worth handing to another thread (about 1 us).
 constexpr size_t kTaskOpsMin = 64 << 10;
 constexpr size_t kAlignment = 64;
 constexpr size_t kPartsMax = 4;  // of a scratch
+// A scratch is at most this many times the blocks' part of the L2: results pass through it once.
+constexpr size_t kScratchBlocks = 8;
 
 // Hands out the parts of a scratch.
 class ScratchCarver {
@@ -57,12 +61,16 @@ GemmOps::GemmOps(const Kernels* kernels, ThreadPool* pool, HugePageArena* arena,
       scratch_(pool->threads()) {}
 
 void GemmOps::Reserve(const PanelLinear& weight) {
-  // A block has one tile at least. A feed-forward has three matrices: twice the largest covers
-  // input, inner and output rows.
-  const size_t tile = TileRows(weight.dtype());
-  const size_t least = tile * (2 * (InputBytes(weight) + Columns(weight) * sizeof(float)) +
-                               kScaleGroup * sizeof(float));
-  const size_t floats = (std::max(block_bytes_, least) + kPartsMax * kAlignment) / sizeof(float);
+  // A feed-forward has three matrices: twice the input and the output cover input, inner and output
+  // rows. A block has one tile at least.
+  const numbers::DType dtype = weight.dtype();
+  const size_t input = InputBytes(weight);
+  const size_t row = 2 * input + PackedRowBytes(dtype, Columns(weight));
+  const size_t wanted = std::min(RowsPerBlock(dtype, input) * row, kScratchBlocks * block_bytes_);
+  const size_t least = TileRows(dtype) * (2 * (input + Columns(weight) * sizeof(float)) +
+                                          kScaleGroup * sizeof(float));
+  const size_t floats =
+      (std::max({block_bytes_, wanted, least}) + kPartsMax * kAlignment) / sizeof(float);
   const auto keep = [this](std::unique_ptr<AlignedBuffer>* buffer, size_t size) {
     if (*buffer != nullptr && (*buffer)->size() >= size) return;
     *buffer = std::make_unique<AlignedBuffer>(size, arena_);
@@ -80,9 +88,18 @@ size_t GemmOps::TileRows(numbers::DType dtype) const {
                                                            : kernels_->coarse_rows);
 }
 
-GemmOps::Blocks GemmOps::SplitRows(numbers::DType dtype, size_t rows, size_t row_bytes) const {
+size_t GemmOps::RowsPerBlock(numbers::DType dtype, size_t row_bytes) const {
   const size_t tile = TileRows(dtype);
-  const size_t tiles_max = std::clamp<size_t>(block_bytes_ / (row_bytes * tile), 1, kBlockTilesMax);
+  return std::clamp<size_t>(block_bytes_ / (row_bytes * tile), 1, kBlockRowsMax / tile) * tile;
+}
+
+GemmOps::Blocks GemmOps::SplitRows(const PanelLinear& weight, size_t rows, size_t row_bytes) const {
+  const numbers::DType dtype = weight.dtype();
+  const size_t tile = TileRows(dtype);
+  const size_t in_cache = dtype == numbers::DType::kF32 ? InputBytes(weight) : row_bytes;
+  const size_t room = scratch_[0]->size() * sizeof(float) - kPartsMax * kAlignment;
+  const size_t tiles_max =
+      std::clamp<size_t>(room / (row_bytes * tile), 1, RowsPerBlock(dtype, in_cache) / tile);
   const size_t tiles = CeilDiv(rows, tile);
   size_t count = CeilDiv(tiles, tiles_max);
   // A whole number of rounds for the threads, so that none idles in the last one.
@@ -114,6 +131,12 @@ const Word* GemmOps::Ahead(const PanelLinear& weight, const PanelLinear* next, s
   return next->panel(next->panels() * (after - count) / pool_->threads());
 }
 
+size_t GemmOps::Chunks(numbers::DType dtype, size_t rows, size_t words, bool multiply) const {
+  if (dtype != numbers::DType::kF32 || multiply) return 1;
+  const size_t chunk = std::max<size_t>(kChunkWordsMin, block_bytes_ / (rows * sizeof(Word)));
+  return CeilDiv(words, chunk);
+}
+
 void GemmOps::Gemm(const PackedRows& x, size_t rows, const PanelLinear& weight, Panels panels,
                    const Output& output, const Word* next) const {
   if (panels.begin >= panels.end || rows == 0) return;
@@ -126,9 +149,16 @@ void GemmOps::Gemm(const PackedRows& x, size_t rows, const PanelLinear& weight, 
   task.y_stride = output.stride;
   task.activation = output.activation;
   task.multiply = output.multiply;
-  task.next = next;
   task.tile_rows_min = tile_rows_min_;
-  kernels_->gemm(task);
+  const size_t words = RowWords(weight.dtype(), task.in);
+  const size_t chunks = Chunks(weight.dtype(), rows, words, output.multiply);
+  for (size_t c = 0; c < chunks; ++c) {
+    task.begin_word = words * c / chunks;
+    task.end_word = words * (c + 1) / chunks;
+    const bool last = c + 1 == chunks;
+    task.next = last ? next : task.panels + task.end_word * static_cast<size_t>(kernels_->panel);
+    kernels_->gemm(task);
+  }
 }
 
 void GemmOps::FinishRows(const float* product, size_t begin, size_t end, size_t width,
@@ -177,7 +207,7 @@ void GemmOps::Linear(const float* x, size_t rows, const PanelLinear& weight,
                      program::Activation activation, float* y, const PanelLinear* next) {
   const size_t in = static_cast<size_t>(weight.in());
   const size_t width = Columns(weight);
-  const Blocks blocks = SplitRows(weight.dtype(), rows, InputBytes(weight));
+  const Blocks blocks = SplitRows(weight, rows, InputBytes(weight));
   if (blocks.count < pool_->threads()) {
     const PackedRows packed = ScratchCarver(*shared_).Rows(rows, weight);
     PackShared(x, rows, packed);
@@ -199,7 +229,7 @@ void GemmOps::LinearNorm(const float* x, size_t rows, const PanelLinear& weight,
                          const Epilogue& epilogue, const PanelLinear* next) {
   const size_t in = static_cast<size_t>(weight.in());
   const size_t width = Columns(weight);
-  const Blocks blocks = SplitRows(weight.dtype(), rows, InputBytes(weight) + width * sizeof(float));
+  const Blocks blocks = SplitRows(weight, rows, InputBytes(weight) + width * sizeof(float));
   if (blocks.count < pool_->threads()) {
     ScratchCarver carver(*shared_);
     const PackedRows packed = carver.Rows(rows, weight);
@@ -262,7 +292,7 @@ void GemmOps::FeedForward(const FeedForwardArgs& args) {
   const size_t width = Columns(out);
   const Epilogue epilogue = {args.residual, args.norm, args.sum, args.y};
   const Blocks blocks = SplitRows(
-      in.dtype(), args.rows,
+      in, args.rows,
       InputBytes(in) + InputBytes(out) + (StripFloats(out.dtype()) + width) * sizeof(float));
   if (blocks.count < pool_->threads()) {
     FeedForwardShared(args, blocks);

@@ -1,9 +1,9 @@
 // GemmOps: linear layers, and the operations that begin or end with one, spread over threads.
 //
-// Rows are cut into blocks whose packed rows and intermediate results fit half of a thread's L2,
-// while panels of weights stream by. With at least as many blocks as threads, a thread takes a
-// block through a whole operation; with fewer, threads share each block's panels. The bits are the
-// same.
+// Rows are cut into blocks that fit half of a thread's L2, while panels of weights stream by: in f32
+// a block's packed rows, since wider rows are multiplied by chunks of k; else its intermediate
+// results, too. With at least as many blocks as threads, a thread takes a block through a whole
+// operation; with fewer, threads share each block's panels. The bits are the same.
 //
 // Memory is allocated when weights are packed (Reserve), and none afterwards. Not thread-safe: one
 // operation at a time.
@@ -84,8 +84,10 @@ class GemmOps {
     size_t end;
   };
 
-  // `dtype`: of the GEMM.
-  Blocks SplitRows(numbers::DType dtype, size_t rows, size_t row_bytes) const;
+  // Whole tiles of rows with `row_bytes` each that fit a block.
+  size_t RowsPerBlock(numbers::DType dtype, size_t row_bytes) const;
+  // `weight`: the first matrix. `row_bytes`: of a row's scratch, over the whole operation.
+  Blocks SplitRows(const PanelLinear& weight, size_t rows, size_t row_bytes) const;
   // Rows of a GEMM's tile.
   size_t TileRows(numbers::DType dtype) const;
   // Number of groups of `unit` panels that each block's panels are cut into, so that every thread
@@ -96,6 +98,9 @@ class GemmOps {
   const Word* Ahead(const PanelLinear& weight, const PanelLinear* next, size_t index, size_t count,
                     size_t groups, size_t unit) const;
 
+  // The number of chunks of k in which packed rows are multiplied, so that one of all rows stays in
+  // the cache.
+  size_t Chunks(numbers::DType dtype, size_t rows, size_t words, bool multiply) const;
   void Gemm(const PackedRows& x, size_t rows, const PanelLinear& weight, Panels panels,
             const Output& output, const Word* next) const;
   // Packs x[rows, in] for all threads.

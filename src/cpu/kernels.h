@@ -105,6 +105,10 @@ struct GemmTask {
   float* y = nullptr;                  // [rows, y_stride], the columns of the first panel
   size_t rows = 0;
   size_t in = 0;
+  // f32: the words of k that are added to y, which holds the sums of those before. The bias and the
+  // activation come with the last ones. Not with `multiply`.
+  size_t begin_word = 0;
+  size_t end_word = SIZE_MAX;  // at most RowWords
   size_t panel_count = 0;
   size_t cols = 0;  // valid columns; the last panel may have fewer than `panel`
   size_t y_stride = 0;
@@ -112,7 +116,8 @@ struct GemmTask {
   bool multiply = false;  // not with an activation
   // int8 on a tile unit: fewer rows than this are multiplied by vectors, to the same bits.
   size_t tile_rows_min = 1;
-  // The next panel of this thread, prefetched into its L2 meanwhile; or null.
+  // The next panel of this thread, from its first word to be added, prefetched into its L2
+  // meanwhile; or null.
   const Word* next = nullptr;
 };
 
@@ -149,6 +154,10 @@ struct BlockGemmTask {
   float* y = nullptr;               // [rows, y_stride], the columns of the first panel
   size_t rows = 0;
   size_t in = 0;
+  // f32: the words of k that are added to y, which holds the sums of those before. The bias and the
+  // activation come with the last ones. Not with `multiply`.
+  size_t begin_word = 0;
+  size_t end_word = SIZE_MAX;  // at most RowWords
   size_t panel_count = 0;
   size_t cols = 0;  // valid columns; the last panel may have fewer than `panel`
   size_t y_stride = 0;

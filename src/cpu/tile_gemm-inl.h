@@ -80,10 +80,10 @@ template <typename Dot, bool kTall>
                                                    const Word* panel, size_t words, Fetch fetch) {
   size_t k = 0;
   for (; k + kTileEdge <= words; k += kTileEdge) {
-    for (size_t i = 0; i < kTileEdge * fetch.lines; ++i) {
+    for (size_t i = 0; i < kTileEdge * fetch.step / kLineWords; ++i) {
       __builtin_prefetch(fetch.from + i * kLineWords, 0, 2);
     }
-    fetch.from += kTileEdge * fetch.lines * kLineWords;
+    fetch.from += kTileEdge * fetch.step;
     TileStep<Dot, kTall>(x + k, x_stride, panel + k * kPanel);
   }
   if (k < words) {
@@ -176,7 +176,7 @@ inline void Int8Tiles(const PanelTask& task, size_t first, size_t rows, Fetch fe
     BeginSums<kTall>(nullptr);
     MultiplyByTiles<DotInt8, kTall>(task.x + first * task.x_stride + begin, task.x_stride, rows,
                                     task.panel + begin * kPanel, words,
-                                    {fetch.from + begin * fetch.lines * kLineWords, fetch.lines});
+                                    {fetch.from + begin * fetch.step, fetch.step});
     StoreSums<kTall>(sums[g % 2], kPanel);
     if (g > 0) add(g - 1);
   }
@@ -210,9 +210,9 @@ void UnitPanel(const PanelTask& task, size_t rows) {
   for (size_t t = 0; t < count; ++t) {
     Fetch fetch = {task.panel, 0};
     if (task.next != nullptr && count == 1) {
-      fetch = {task.next, kPanelLines};
-    } else if (task.next != nullptr && t < kPanelLines) {
-      fetch = {task.next + t * task.words * kLineWords, 1};
+      fetch = {task.next, kPanel};
+    } else if (task.next != nullptr && t < kPanel / kLineWords) {
+      fetch = {task.next + t * task.words * kLineWords, kLineWords};
     }
     if (rows > kTileEdge) {
       RunUnit<Dot, true>(task, t * rows, rows, fetch);
@@ -227,23 +227,27 @@ template <typename Panel>
 inline void ForPanels(const GemmTask& task, size_t begin, size_t end, size_t first_row, size_t rows,
                       Panel&& panel) {
   const size_t groups = ScaleGroups(task.dtype, task.in);
+  const size_t words = RowWords(task.dtype, task.in);
+  const size_t end_word = task.end_word < words ? task.end_word : words;
   PanelTask part = {};
   part.x_stride = RowStride(task.dtype, task.in);
-  part.x = task.x + first_row * part.x_stride;
+  part.x = task.x + first_row * part.x_stride + task.begin_word;
   part.x_scales = task.x_scales + first_row * groups;
   part.rows = rows;
-  part.words = RowWords(task.dtype, task.in);
-  part.activation = task.activation;
+  part.words = end_word - task.begin_word;
+  part.before_stride = task.y_stride;
+  part.activation = end_word < words ? program::Activation::kNone : task.activation;
   part.multiply = task.multiply;
   part.y_stride = task.y_stride;
   for (size_t p = begin; p < end; ++p) {
     const size_t first = p * kPanel;
-    part.panel = task.panels + p * part.words * kPanel;
-    part.next = p + 1 < task.panel_count ? part.panel + part.words * kPanel : task.next;
+    part.panel = task.panels + (p * words + task.begin_word) * kPanel;
+    part.next = p + 1 < task.panel_count ? part.panel + words * kPanel : task.next;
     part.scales = task.scales + p * groups * kPanel;
     part.sums = task.sums + p * groups * kPanel;
-    part.bias = task.bias == nullptr ? nullptr : task.bias + first;
+    part.bias = task.bias == nullptr || end_word < words ? nullptr : task.bias + first;
     part.y = task.y + first_row * task.y_stride + first;
+    part.before = task.begin_word == 0 ? nullptr : part.y;
     part.cols = task.cols - first < kPanel ? task.cols - first : kPanel;
     panel(part);
   }
