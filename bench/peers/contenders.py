@@ -27,6 +27,11 @@ class Failed(Exception):
     pass
 
 
+def one_line(error):
+    """For a page: without the home folder of whoever ran it."""
+    return (str(error) or "failed").splitlines()[0].replace(str(pathlib.Path.home()), "~")[:160]
+
+
 def cosines(rows, reference):
     norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(reference, axis=1)
     return (rows * reference).sum(1) / norms
@@ -39,6 +44,7 @@ class Contender:
         self.reason, self.version, self.way = None, "", {}
         self.values = {}  # workload: seconds of each round, or of each call
         self.agreement = {}  # workload: (min, mean) cosine, or (correlation,)
+        self.failed_ways = {}  # variant: reason
         if (peer, dtype) in NOT_OFFERED:
             self.reason = NOT_OFFERED[peer, dtype]
             return
@@ -60,7 +66,7 @@ class Contender:
         return LABELS.get(self.peer, self.peer)
 
     def fail(self, error):
-        self.reason = str(error).splitlines()[0].removeprefix("RuntimeError: ")[:160]
+        self.reason = one_line(error).removeprefix("RuntimeError: ")
         print(f"  {self.peer} {self.dtype}: {self.reason}", flush=True)
         self.end()
 
@@ -106,7 +112,8 @@ class Contender:
                 self.ask(do="each", task="pooled", data=str(file), variant=variant)
                 took = float(np.median(self.ask(do="each", task="pooled", data=str(file), variant=variant)))
             except Failed as failed:
-                print(f"  {self.peer} {self.dtype} {variant}: {str(failed)[:200]}", flush=True)
+                self.failed_ways[variant] = one_line(failed)
+                print(f"  {self.peer} {self.dtype} {variant}: {self.failed_ways[variant]}", flush=True)
                 reason = failed
                 if self.process.poll() is not None:
                     raise
@@ -133,7 +140,8 @@ class Contender:
                 _, rows = self.run(task, file, variant, batch)
                 took, _ = self.run(task, file, variant, batch)
             except Failed as failed:
-                print(f"  {self.peer} {self.dtype} {variant}: {str(failed)[:200]}", flush=True)
+                self.failed_ways[variant] = one_line(failed)
+                print(f"  {self.peer} {self.dtype} {variant}: {self.failed_ways[variant]}", flush=True)
                 reason = failed
                 if self.process.poll() is not None:
                     raise

@@ -33,7 +33,7 @@ class Peer(BatchPeer):
             import nncf
             model = self.graph(task)
             if form == "static":
-                ids = json.loads((self.work.parent / "calibration.json").read_text())["ids"]
+                ids = json.loads((self.work / "calibration.json").read_text())["ids"]
 
                 def feed(text):
                     rows, mask = padded([text])

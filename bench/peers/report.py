@@ -90,6 +90,10 @@ def model_section(run):
              "|---|---|---|---|---|---|---|---|---|"]
     for dtype in DTYPES:
         lines += [row(run, c) for c in run.contenders if c.dtype == dtype]
+    failed = [f"{c.label} {c.dtype}, {way}: {reason}." for c in run.contenders
+              for way, reason in c.failed_ways.items() if not c.reason]
+    if failed:
+        lines += ["", "Ways that failed and were passed over: " + " ".join(failed)]
     lines += ["", "Penstock over the best peer (a: time, lower is better; others: rate):", "",
               "| | " + " | ".join(WORKLOADS) + " |", "|---" * 5 + "|"]
     found = ratios(run)

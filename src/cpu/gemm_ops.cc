@@ -8,7 +8,9 @@
 namespace penstock::cpu {
 namespace {
 
+// Most rows of a block, and tiles if they are taller.
 constexpr size_t kBlockRowsMax = 112;
+constexpr size_t kBlockTilesMax = 8;
 // Words of k in a chunk, at least: enough products for reading and writing the sums once more.
 constexpr size_t kChunkWordsMin = 256;
 // A task below this many multiply-adds is not worth handing to another thread (about 1 us).
@@ -90,7 +92,8 @@ size_t GemmOps::TileRows(numbers::DType dtype) const {
 
 size_t GemmOps::RowsPerBlock(numbers::DType dtype, size_t row_bytes) const {
   const size_t tile = TileRows(dtype);
-  return std::clamp<size_t>(block_bytes_ / (row_bytes * tile), 1, kBlockRowsMax / tile) * tile;
+  const size_t most = std::max(kBlockTilesMax, kBlockRowsMax / tile);
+  return std::clamp<size_t>(block_bytes_ / (row_bytes * tile), 1, most) * tile;
 }
 
 GemmOps::Blocks GemmOps::SplitRows(const PanelLinear& weight, size_t rows, size_t row_bytes) const {

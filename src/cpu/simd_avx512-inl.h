@@ -7,8 +7,7 @@ struct Simd {
   // GEMM tile: 14 rows x 2 vectors = 28 accumulators, 2 weight registers, 1 broadcast.
   static constexpr int kTileRows = 14;
   static constexpr int kTileVecs = 2;
-  // Words of k a turn of a GEMM's loop adds.
-  static constexpr size_t kUnroll = 1;
+  static constexpr size_t kUnroll = 1;  // words of k a turn of a GEMM's loop adds
 
   static Vec Zero() { return _mm512_setzero_ps(); }
   static Vec Set(float x) { return _mm512_set1_ps(x); }

@@ -9,8 +9,7 @@ struct Simd {
   // them more loads for each product.
   static constexpr int kTileRows = 6;
   static constexpr int kTileVecs = 4;
-  // Words of k a turn of a GEMM's loop adds.
-  static constexpr size_t kUnroll = 1;
+  static constexpr size_t kUnroll = 1;  // words of k a turn of a GEMM's loop adds
 
   static Vec Zero() { return vdupq_n_f32(0); }
   static Vec Set(float x) { return vdupq_n_f32(x); }

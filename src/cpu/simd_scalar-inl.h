@@ -6,8 +6,7 @@ struct Simd {
   static constexpr int kLanes = 1;
   static constexpr int kTileRows = 4;
   static constexpr int kTileVecs = 4;
-  // Words of k a turn of a GEMM's loop adds.
-  static constexpr size_t kUnroll = 1;
+  static constexpr size_t kUnroll = 1;  // words of k a turn of a GEMM's loop adds
 
   static Vec Zero() { return 0; }
   static Vec Set(float x) { return x; }
