@@ -8,7 +8,7 @@
 namespace penstock::cpu {
 namespace {
 
-// Most rows of a block, and tiles if they are taller.
+// A block has at most this many rows or, where that is more, this many tiles.
 constexpr size_t kBlockRowsMax = 112;
 constexpr size_t kBlockTilesMax = 8;
 // Words of k in a chunk, at least: enough products for reading and writing the sums once more.

@@ -154,10 +154,6 @@ struct BlockGemmTask {
   float* y = nullptr;               // [rows, y_stride], the columns of the first panel
   size_t rows = 0;
   size_t in = 0;
-  // f32: the words of k that are added to y, which holds the sums of those before. The bias and the
-  // activation come with the last ones. Not with `multiply`.
-  size_t begin_word = 0;
-  size_t end_word = SIZE_MAX;  // at most RowWords
   size_t panel_count = 0;
   size_t cols = 0;  // valid columns; the last panel may have fewer than `panel`
   size_t y_stride = 0;
