@@ -117,15 +117,15 @@ template <typename Dot, int kRows>
     return MultiplyPairs<Dot, kRows>(sums, x, x_stride, panel, words, fetch);
   }
   size_t k = 0;
-  if constexpr (Dot::kPhases == 1 && Simd::kUnroll > 1) {
-    const size_t lines = (Simd::kUnroll * fetch.step + kLineWords - 1) / kLineWords;
-    for (; k + Simd::kUnroll <= words; k += Simd::kUnroll) {
+  if constexpr (Dot::kUnroll > 1) {
+    const size_t lines = (Dot::kUnroll * fetch.step + kLineWords - 1) / kLineWords;
+    for (; k + Dot::kUnroll <= words; k += Dot::kUnroll) {
       for (size_t line = 0; line < lines; ++line) {
         __builtin_prefetch(fetch.from + line * kLineWords, 0, 2);
       }
-      fetch.from += Simd::kUnroll * fetch.step;
+      fetch.from += Dot::kUnroll * fetch.step;
 #pragma GCC unroll 8
-      for (size_t i = 0; i < Simd::kUnroll; ++i) {
+      for (size_t i = 0; i < Dot::kUnroll; ++i) {
         AddProducts<Dot, kRows, 0>(sums, x + k + i, x_stride, panel + (k + i) * kPanel);
       }
     }
@@ -177,7 +177,7 @@ inline void FloatTile(const PanelTask& task, size_t first, Fetch fetch, float* o
 template <int kRows, bool kFirst>
 [[gnu::always_inline]] inline void AddGroup(const PanelTask& task, size_t g,
                                             const RowScale* row_scales, size_t groups,
-                                            DotInt8::Acc (&sums)[kRows][kTileVecs],
+                                            DotRows::Acc (&sums)[kRows][kTileVecs],
                                             const float* tile, float* to, size_t to_stride) {
   Vec scales[kTileVecs];
   Vec bias[kTileVecs];
@@ -209,7 +209,7 @@ inline void Int8Tile(const PanelTask& task, size_t first, Fetch fetch, float* ti
   for (size_t g = 0; g < groups; ++g) {
     const size_t begin = g * kGroupWords;
     const size_t words = task.words - begin < kGroupWords ? task.words - begin : kGroupWords;
-    DotInt8::Acc sums[kRows][kTileVecs];
+    DotRows::Acc sums[kRows][kTileVecs];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const Simd::Words zero =
@@ -221,7 +221,7 @@ inline void Int8Tile(const PanelTask& task, size_t first, Fetch fetch, float* ti
             Simd::MulWords(zero, Simd::LoadWords(reinterpret_cast<const Word*>(column_sums)));
       }
     }
-    Multiply<DotInt8, kRows>(sums, task.x + first * task.x_stride + begin, task.x_stride,
+    Multiply<DotRows, kRows>(sums, task.x + first * task.x_stride + begin, task.x_stride,
                              task.panel + begin * kPanel, words,
                              {fetch.from + begin * fetch.step, fetch.step});
     float* to = g + 1 == groups ? out : tile;
@@ -298,7 +298,7 @@ void RunTile(const PanelTask& task, size_t first, size_t rows, Fetch fetch) {
 // for its own sums.
 template <typename Dot>
 void GemmTiles(const PanelTask& task) {
-  const size_t tiles = (task.rows + kTileRows - 1) / kTileRows;
+  const size_t tiles = (task.rows + Dot::kTileRows - 1) / Dot::kTileRows;
   // Over as many tiles as it can be: memory gives a panel more slowly than one tile reads it.
   size_t fetching = 1;
   while (2 * fetching <= tiles && 2 * fetching <= kPanel) fetching *= 2;
@@ -311,7 +311,7 @@ void GemmTiles(const PanelTask& task) {
     if (task.next != nullptr && t < fetching) {
       fetch = {task.next + t * task.words * step, step};
     }
-    RunTile<Dot, kTileRows>(task, begin, end - begin, fetch);
+    RunTile<Dot, Dot::kTileRows>(task, begin, end - begin, fetch);
   }
 }
 
@@ -319,7 +319,7 @@ void GemmTiles(const PanelTask& task) {
 template <typename Dot>
 void GemmPanel(const PanelTask& task) {
   if (task.before == nullptr || task.cols == kPanel) return GemmTiles<Dot>(task);
-  constexpr size_t kRows = 4 * kTileRows;
+  constexpr size_t kRows = 4 * Dot::kTileRows;
   alignas(64) float before[kRows * kPanel];
   PanelTask part = task;
   part.before = before;

@@ -98,12 +98,15 @@ void CheckInt8(const Kernels& kernels, const Shape& shape, const std::vector<flo
   const auto factor = [&](size_t k) { return factors.empty() ? 1 : factors[k]; };
   const size_t groups = ScaleGroups(numbers::DType::kI8, in);
   for (size_t r = 0; r < shape.rows; ++r) {
-    const auto* q =
-        reinterpret_cast<const uint8_t*>(rows.words + r * RowStride(numbers::DType::kI8, in));
+    const Word* words = rows.words + r * RowStride(numbers::DType::kI8, in);
+    const auto q = [&](size_t k) -> int32_t {
+      const uint8_t byte = reinterpret_cast<const uint8_t*>(words)[k];
+      return kernels.signed_rows ? static_cast<int8_t>(byte) : byte;
+    };
     const RowScale* scales = rows.scales + r * groups;
     for (size_t k = 0; k < in; ++k) {
       const RowScale& scale = scales[k / kScaleGroup];
-      ASSERT_NEAR(static_cast<double>(scale.scale) * (q[k] - scale.zero),
+      ASSERT_NEAR(static_cast<double>(scale.scale) * (q(k) - scale.zero),
                   x[r * in + k] * (1 / factor(k)), 0.502 * static_cast<double>(scale.scale))
           << k;
     }
@@ -118,7 +121,7 @@ void CheckInt8(const Kernels& kernels, const Shape& shape, const std::vector<flo
           largest = std::max(largest, std::abs(w[k] * factor(k)));
         int64_t sum = 0;
         for (size_t k = begin; k < end; ++k) {
-          sum += (q[k] - scales[g].zero) * std::lrint(w[k] * factor(k) * (127 / largest));
+          sum += (q(k) - scales[g].zero) * std::lrint(w[k] * factor(k) * (127 / largest));
         }
         const double part = static_cast<double>(sum) * static_cast<double>(largest) / 127 *
                             static_cast<double>(scales[g].scale);
@@ -169,12 +172,14 @@ TEST_P(Gemm, Int8HoldsExtremes) {
   const Shape shape = {2, 512, 33};
   std::vector<float> x(shape.rows * shape.in, 1);
   std::fill(x.begin() + static_cast<ptrdiff_t>(shape.in), x.end(), -1.0f);
-  const std::vector<float> weight(shape.out * shape.in, -3);
+  const auto sign = [](size_t column) { return column % 2 == 0 ? -1.0f : 1.0f; };
+  std::vector<float> weight(shape.out * shape.in);
+  for (size_t i = 0; i < weight.size(); ++i) weight[i] = 3 * sign(i / shape.in);
   const std::vector<float> bias(shape.out, 0);
   const std::vector<float> y = Multiply(shape, x, weight, bias, numbers::DType::kI8);
   for (size_t c = 0; c < shape.out; ++c) {
-    EXPECT_FLOAT_EQ(y[c], -3 * 512);
-    EXPECT_FLOAT_EQ(y[shape.out + c], 3 * 512);
+    EXPECT_FLOAT_EQ(y[c], 3 * 512 * sign(c));
+    EXPECT_FLOAT_EQ(y[shape.out + c], -3 * 512 * sign(c));
   }
 }
 

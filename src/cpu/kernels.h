@@ -16,7 +16,8 @@
 //
 // int8. k is cut into groups of kScaleGroup. In each, a row of x is u8 with a scale and a zero
 // point of its own, found from that row alone: x = scale (q - zero), q in 0 .. 255; a column of the
-// weights is s8 with a scale: w = scale q, q in -127 .. 127. A group's products are summed in s32
+// weights is s8 with a scale: w = scale q, q in -127 .. 127. Sets with `signed_rows` take 128 from q
+// and zero, which changes no sum. A group's products are summed in s32
 // from -zero * (sum of the column's q) on, exactly; the groups' sums are scaled and added in f32.
 // With one scale for all of k instead, a few large values in a row of activations cost the others
 // their precision (MiniLM-L6: cosine to f32 0.9969 rather than 0.9992). For the same reason x may
@@ -216,6 +217,7 @@ struct Kernels {
   int32_t panel;         // columns of a weight panel
   int32_t tile_rows;     // rows a GEMM tile works on at once
   int32_t coarse_rows;   // the same in bf16 and int8; more than tile_rows on a tile unit
+  bool signed_rows;      // packed int8 rows are s8
 
   // An int8 group with a NaN or an infinity has the scale NaN: all of its row's results are NaN.
   void (*pack_rows)(const PackRowsTask& task);

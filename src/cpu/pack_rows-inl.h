@@ -71,6 +71,15 @@ class RangeBits {
   Simd::Words low_ = Simd::SetWord(kNegative);
 };
 
+template <typename S>
+inline void StoreCodes(uint8_t* to, const typename S::Vec (&q)[4]) {
+  if constexpr (DotRowsOf<S>::Dot::kSignedRows) {
+    S::StoreSignedBytes(to, q);
+  } else {
+    S::StoreBytes(to, q);
+  }
+}
+
 // `factors`: [in], or null where kFactors is false.
 // The range is widened to hold 0, which is then exact and so is its zero point.
 template <bool kFactors>
@@ -90,13 +99,14 @@ inline void QuantizeGroup(const float* x, const float* factors, size_t in, uint8
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) q[j] = Simd::Fma(v[j], factor, shift);
     if (n == 4 * kLanes) {
-      Simd::StoreBytes(to + i, q);
+      StoreCodes<Simd>(to + i, q);
     } else {
       uint8_t bytes[4 * kLanes];
-      Simd::StoreBytes(bytes, q);
+      StoreCodes<Simd>(bytes, q);
       __builtin_memcpy(to + i, bytes, n);
     }
   });
+  if (DotRows::kSignedRows) out->zero -= 128;
 }
 
 inline void QuantizeRow(const float* x, const float* factors, size_t in, uint8_t* to,

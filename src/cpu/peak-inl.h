@@ -3,25 +3,25 @@
 
 template <typename Dot>
 double PeakOf(size_t steps, size_t word_values) {
-  typename Dot::Acc sums[kTileRows][kTileVecs] = {};
-  Simd::Words x = Simd::ZeroWords(), w = Simd::ZeroWords();
-  Simd::Hide(&w);  // else products by zeros would be left out
+  typename Dot::Acc sums[Dot::kTileRows][kTileVecs] = {};
+  Simd::Words x = Simd::ZeroWords(), w[kTileVecs] = {};
+  // Else products by zeros would be left out, and equal ones computed once.
+#pragma GCC unroll 4
+  for (int c = 0; c < kTileVecs; ++c) Simd::Hide(&w[c]);
   for (size_t i = 0; i < steps; ++i) {
 #pragma GCC unroll 16
-    for (int r = 0; r < kTileRows; ++r) {
+    for (int r = 0; r < Dot::kTileRows; ++r) {
+      Simd::Hide(&x);
 #pragma GCC unroll 4
-      for (int c = 0; c < kTileVecs; ++c) {
-        Simd::Hide(&x);  // else equal products would be computed once
-        sums[r][c] = Dot::Add(sums[r][c], x, w);
-      }
+      for (int c = 0; c < kTileVecs; ++c) sums[r][c] = Dot::Add(sums[r][c], x, w[c]);
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < kTileRows; ++r) {
+  for (int r = 0; r < Dot::kTileRows; ++r) {
 #pragma GCC unroll 4
     for (int c = 0; c < kTileVecs; ++c) Simd::Use(sums[r][c]);
   }
-  return 2.0 * static_cast<double>(steps * kTileRows * kPanel * word_values) / Dot::kPhases;
+  return 2.0 * static_cast<double>(steps * Dot::kTileRows * kPanel * word_values) / Dot::kPhases;
 }
 
 // A step of a tile unit is 16 words of k.
@@ -79,5 +79,5 @@ double Peak(numbers::DType dtype, size_t steps) {
   const size_t values = WordValues(dtype);
   if (dtype == numbers::DType::kF32) return PeakBy<DotF32>(steps, values);
   if (dtype == numbers::DType::kBf16) return PeakBy<DotBf16>(steps, values);
-  return PeakBy<DotInt8>(steps, values);
+  return PeakBy<DotRows>(steps, values);
 }

@@ -120,6 +120,9 @@ struct Simd {
   // Sums of two products of u8 by s8 in each s16 half; they saturate.
   static Words MaddBytes(Words x, Words w) { return _mm256_maddubs_epi16(x, w); }
   static Words AddHalves(Words a, Words b) { return _mm256_add_epi16(a, b); }
+  // s8 bytes: the size as u8; w times the sign of x, 0 where that is 0.
+  static Words AbsBytes(Words x) { return _mm256_abs_epi8(x); }
+  static Words SignBytes(Words w, Words x) { return _mm256_sign_epi8(w, x); }
 #endif
   static Words EvenBytes(Words v) { return _mm256_and_si256(v, SetWord(0x00ff00ff)); }
   static Words OddBytes(Words v) { return _mm256_srli_epi16(v, 8); }
@@ -127,13 +130,20 @@ struct Simd {
   static Words OddBytesSigned(Words v) { return _mm256_srai_epi16(v, 8); }
   static Words MaddHalves(Words x, Words w) { return _mm256_madd_epi16(x, w); }
   // Four vectors as bytes, rounded to nearest even, clamped to 0 .. 255.
-  static void StoreBytes(uint8_t* p, const Vec (&v)[4]) {
+  static Words Bytes(const Vec (&v)[4]) {
     const __m256i low = _mm256_packs_epi32(_mm256_cvtps_epi32(v[0]), _mm256_cvtps_epi32(v[1]));
     const __m256i high = _mm256_packs_epi32(_mm256_cvtps_epi32(v[2]), _mm256_cvtps_epi32(v[3]));
     // Each 128-bit lane holds four bytes of every vector.
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
+  }
+  static void StoreBytes(uint8_t* p, const Vec (&v)[4]) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), Bytes(v));
+  }
+  // The same less 128, as s8.
+  static void StoreSignedBytes(uint8_t* p, const Vec (&v)[4]) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                        _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+                        _mm256_xor_si256(Bytes(v), SetWord(0x80808080)));
   }
   static void StoreF16(Half* p, Vec v, size_t n) {
     const __m128i packed = _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

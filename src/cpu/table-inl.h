@@ -3,6 +3,7 @@
     kPanel,
     kTileRows,
     static_cast<int32_t>(kGemmRows<DotBf16>),
+    DotRows::kSignedRows,
     PackRows,
     Gemm,
     Peak,

@@ -303,6 +303,6 @@ void Gemm(const GemmTask& task) {
   } else if (task.dtype == numbers::DType::kBf16) {
     GemmOf<DotBf16>(task);
   } else {
-    GemmOf<DotInt8>(task);
+    GemmOf<DotRows>(task);
   }
 }

@@ -104,9 +104,18 @@ class Multiplied {
     kernels_.pack_rows(packed_.Pack(product.x.data(), product.in, product.rows, 0, product.in));
   }
   const PackedRows& packed() const { return packed_; }
+  // Takes the rows that a set without signed rows has packed.
+  void TakeRows(const PackedRows& from) {
+    std::memcpy(memory_.data(), from.words, memory_.size() * sizeof(float));
+    if (product_.dtype != numbers::DType::kI8 || !kernels_.signed_rows) return;
+    const size_t stride = RowStride(product_.dtype, product_.in);
+    for (size_t i = 0; i < product_.rows * stride; ++i) packed_.words[i] ^= 0x80808080;
+    const size_t groups = ScaleGroups(product_.dtype, product_.in);
+    for (size_t i = 0; i < product_.rows * groups; ++i) packed_.scales[i].zero -= 128;
+  }
 
   // Rows and panels cut at `row` and at `panel`.
-  Floats Run(const PackedRows& from, size_t row, size_t panel) const {
+  Floats Run(size_t row, size_t panel) const {
     Floats y = product_.before;
     const size_t panels = linear_.panels();
     for (const auto& [row_begin, row_end] : {std::pair{size_t{0}, row}, {row, product_.rows}}) {
@@ -114,7 +123,7 @@ class Multiplied {
         if (row_begin == row_end || begin == end) continue;
         GemmTask task;
         linear_.FillTask(begin, end - begin, &task);
-        const PackedRows part = from.From(row_begin);
+        const PackedRows part = packed_.From(row_begin);
         task.x = part.words;
         task.x_scales = part.scales;
         task.y = y.data() + row_begin * product_.out + begin * static_cast<size_t>(kernels_.panel);
@@ -137,8 +146,10 @@ class Multiplied {
   PackedRows packed_;
 };
 
-// A value halfway between two steps may go to either.
-void CheckPackedInt8(const Product& product, const PackedRows& got, const PackedRows& want) {
+// A value halfway between two steps may go to either. `want`: without signed rows.
+void CheckPackedInt8(const Product& product, bool signed_rows, const PackedRows& got,
+                     const PackedRows& want) {
+  const uint8_t flip = signed_rows ? 0x80 : 0;
   const size_t groups = ScaleGroups(numbers::DType::kI8, product.in);
   for (size_t r = 0; r < product.rows; ++r) {
     const auto* a = reinterpret_cast<const uint8_t*>(got.From(r).words);
@@ -148,9 +159,11 @@ void CheckPackedInt8(const Product& product, const PackedRows& got, const Packed
       CheckNear(got.From(r).scales[g].scale, scale.scale,
                 1e-6 * std::abs(static_cast<double>(scale.scale)));
       if (!std::isfinite(scale.scale)) continue;
-      PENSTOCK_CHECK(std::abs(got.From(r).scales[g].zero - scale.zero) <= 1);
+      PENSTOCK_CHECK(std::abs(got.From(r).scales[g].zero + flip - scale.zero) <= 1);
       const size_t end = std::min(product.in, (g + 1) * kScaleGroup);
-      for (size_t k = g * kScaleGroup; k < end; ++k) PENSTOCK_CHECK(std::abs(a[k] - b[k]) <= 1);
+      for (size_t k = g * kScaleGroup; k < end; ++k) {
+        PENSTOCK_CHECK(std::abs((a[k] ^ flip) - b[k]) <= 1);
+      }
     }
   }
 }
@@ -215,14 +228,17 @@ void FuzzProduct(fuzz::Input* input) {
 
   const Sizes sizes(p);
   const Multiplied scalar(*ScalarKernels(), p);
-  const Floats want = scalar.Run(scalar.packed(), 0, 0);
+  const Floats want = scalar.Run(0, 0);
   // All but f32 take GELU with a polynomial (its bound: kernels_test.cc).
   const bool coarse = p.dtype != numbers::DType::kF32 && p.activation == program::Activation::kGelu;
   for (const Kernels* kernels : AllKernels()) {
-    const Multiplied with(*kernels, p);
-    if (p.dtype == numbers::DType::kI8) CheckPackedInt8(p, with.packed(), scalar.packed());
-    const Floats got = with.Run(scalar.packed(), 0, 0);
-    const Floats cut = with.Run(scalar.packed(), row, panel_at % (with.panels() + 1));
+    Multiplied with(*kernels, p);
+    if (p.dtype == numbers::DType::kI8) {
+      CheckPackedInt8(p, kernels->signed_rows, with.packed(), scalar.packed());
+    }
+    with.TakeRows(scalar.packed());
+    const Floats got = with.Run(0, 0);
+    const Floats cut = with.Run(row, panel_at % (with.panels() + 1));
     PENSTOCK_CHECK(SameBits(cut.data(), got.data(), got.size()));
     for (size_t r = 0; r < p.rows; ++r) {
       for (size_t c = 0; c < p.out; ++c) {
