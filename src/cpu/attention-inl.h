@@ -263,23 +263,13 @@ inline float WeighKeys(const AttentionTask& task, const SeenKeys& seen, float la
   return before;
 }
 
-// y[rows, cols] = x panel. A tile unit is configured for `rows`.
+// One tile of rows by a panel. A tile unit is configured for task.rows.
 template <typename Dot>
-inline void PanelProduct(const Word* x, size_t x_stride, size_t rows, const Word* panel,
-                         size_t words, float* y, size_t y_stride, size_t cols) {
-  PanelTask task = {};
-  task.x = x;
-  task.x_stride = x_stride;
-  task.panel = panel;
-  task.rows = rows;
-  task.words = words;
-  task.y = y;
-  task.y_stride = y_stride;
-  task.cols = cols;
+inline void PanelProduct(const PanelTask& task) {
   if constexpr (kByTiles<Dot>) {
-    UnitPanel<Dot>(task, rows);
+    UnitPanel<Dot>(task, task.rows);
   } else {
-    GemmPanel<Dot>(task);
+    RunTile<Dot, Dot::kTileRows>(task, 0, task.rows, {task.panel, 0});
   }
 }
 
@@ -332,6 +322,11 @@ void AttendHead(const AttentionTask& task) {
 
   PackKeys<Dot>(task, sizes.key_words, keys, row, queries);
   PackValues<Dot>(task, sizes.length_words, values);
+  PanelTask by_keys = {}, by_values = {};
+  by_keys.words = sizes.key_words;
+  by_keys.y_stride = sizes.score_stride;
+  by_keys.cols = kPanel;
+  by_values.x_stride = sizes.weight_stride;
   const size_t query_begin = static_cast<size_t>(task.query_begin);
   const size_t query_end = static_cast<size_t>(task.query_end);
   for (size_t first = query_begin; first < query_end; first += kRows) {
@@ -340,12 +335,13 @@ void AttendHead(const AttentionTask& task) {
     const size_t begin = first > window ? (first - window) / kAlign * kAlign : 0;
     const size_t end = first + rows + window < length ? first + rows + window : length;
 
-    const Word* q = reinterpret_cast<const Word*>(task.q + first * task.stride);
-    size_t q_stride = task.stride;
+    by_keys.rows = by_values.rows = rows;
+    by_keys.x = reinterpret_cast<const Word*>(task.q + first * task.stride);
+    by_keys.x_stride = task.stride;
     if (Dot::kCoarse || task.rope_cos != nullptr) {
-      q = queries;
-      q_stride = sizes.query_stride;
-      PackQueries<Dot>(task, first, rows, queries, q_stride, row);
+      by_keys.x = queries;
+      by_keys.x_stride = sizes.query_stride;
+      PackQueries<Dot>(task, first, rows, queries, sizes.query_stride, row);
     }
     float* out = task.out + (first - query_begin) * task.out_stride;
     SoftmaxState states[kRows];
@@ -355,8 +351,9 @@ void AttendHead(const AttentionTask& task) {
       // Panels begin at or before b, so scores are counted from the first panel's first key.
       const size_t panel = b / kPanel * kPanel;
       for (size_t j = panel; j < stop; j += kPanel) {
-        PanelProduct<Dot>(q, q_stride, rows, keys + j * sizes.key_words, sizes.key_words,
-                          scores + (j - panel), sizes.score_stride, kPanel);
+        by_keys.panel = keys + j * sizes.key_words;
+        by_keys.y = scores + (j - panel);
+        PanelProduct<Dot>(by_keys);
       }
       // All rows' largest scores first: the search in one row runs on while the next begins.
       float before[kRows], largest[kRows];
@@ -379,14 +376,15 @@ void AttendHead(const AttentionTask& task) {
           before[r] = WeighKeys<false>(task, seen[r], largest[r], line, line, &states[r]);
         }
       }
-      const Word* w = Dot::kCoarse ? weights : weights + (b - panel);
       float* to = b == begin ? out : part;
-      const size_t to_stride = b == begin ? task.out_stride : sizes.part_stride;
+      by_values.x = Dot::kCoarse ? weights : weights + (b - panel);
+      by_values.words = RoundUp((stop - b + kPerWord - 1) / kPerWord, kWordStep<Dot>);
+      by_values.y_stride = b == begin ? task.out_stride : sizes.part_stride;
       for (size_t d = 0; d < size; d += kPanel) {
-        PanelProduct<Dot>(w, sizes.weight_stride, rows,
-                          values + d * sizes.length_words + b / kPerWord * kPanel,
-                          RoundUp((stop - b + kPerWord - 1) / kPerWord, kWordStep<Dot>), to + d,
-                          to_stride, size - d < kPanel ? size - d : kPanel);
+        by_values.panel = values + d * sizes.length_words + b / kPerWord * kPanel;
+        by_values.y = to + d;
+        by_values.cols = size - d < kPanel ? size - d : kPanel;
+        PanelProduct<Dot>(by_values);
       }
       for (size_t r = 0; r < rows && b != begin; ++r) {
         AddScaled(out + r * task.out_stride, before[r], part + r * sizes.part_stride, size);

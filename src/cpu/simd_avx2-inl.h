@@ -154,6 +154,41 @@ struct Simd {
     return ToFloat(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
   }
 
+  // to[c][r] = from[r][c], 16 x 16 words, rows `stride` words apart.
+  static void Transpose(const Word* from, size_t stride, Word* to, size_t to_stride) {
+    for (size_t r = 0; r < 16; r += 8) {
+      for (size_t c = 0; c < 16; c += 8) {
+        TransposeEight(from + r * stride + c, stride, to + c * to_stride + r, to_stride);
+      }
+    }
+  }
+  // The same, 8 x 8: by pairs of rows, by fours, then by the registers' halves.
+  static void TransposeEight(const Word* from, size_t stride, Word* to, size_t to_stride) {
+    Words v[8], t[8];
+#pragma GCC unroll 8
+    for (size_t r = 0; r < 8; ++r) v[r] = LoadWords(from + r * stride);
+#pragma GCC unroll 4
+    for (size_t r = 0; r < 8; r += 2) {
+      t[r] = _mm256_unpacklo_epi32(v[r], v[r + 1]);
+      t[r + 1] = _mm256_unpackhi_epi32(v[r], v[r + 1]);
+    }
+#pragma GCC unroll 2
+    for (size_t r = 0; r < 8; r += 4) {
+      v[r] = _mm256_unpacklo_epi64(t[r], t[r + 2]);
+      v[r + 1] = _mm256_unpackhi_epi64(t[r], t[r + 2]);
+      v[r + 2] = _mm256_unpacklo_epi64(t[r + 1], t[r + 3]);
+      v[r + 3] = _mm256_unpackhi_epi64(t[r + 1], t[r + 3]);
+    }
+#pragma GCC unroll 4
+    for (size_t c = 0; c < 4; ++c) {
+      const auto store = [&](size_t column, Words a) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + column * to_stride), a);
+      };
+      store(c, _mm256_permute2x128_si256(v[c], v[4 + c], 0x20));
+      store(4 + c, _mm256_permute2x128_si256(v[c], v[4 + c], 0x31));
+    }
+  }
+
   // For blocks (see block_layout.h).
   static Words AndWords(Words a, Words b) { return _mm256_and_si256(a, b); }
   static Words OrWords(Words a, Words b) { return _mm256_or_si256(a, b); }
