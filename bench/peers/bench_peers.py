@@ -3,8 +3,8 @@
 
 Every peer runs in a process of its own and shows its best case: texts in order of length, the
 fastest of its graphs, modes and batch sizes (tried on a sample first). Peers take turns in each
-round; a peer's figure is its best round (workload a: all calls of all rounds together). Bare
-runtimes, llama.cpp and Penstock get token ids; sentence-transformers and the servers get texts.
+round (A B C, C B A); a peer's figure is its median round, a ratio the median of the rounds' ratios.
+Bare runtimes, llama.cpp and Penstock get token ids; sentence-transformers and the servers get texts.
 
 A peer that cannot be installed or cannot run a model stands in the table with the reason. One
 whose vectors are not those of f32 (mean cosine below 0.98 with the real model) is shown, but is
@@ -43,7 +43,7 @@ class ModelRun:
         self.work.mkdir(exist_ok=True)
         counts = workloads.FULL if args.full else workloads.COUNTS[name]
         self.counts = workloads.QUICK if args.quick else counts
-        self.rounds = args.rounds or (1 if args.quick else 2)
+        self.rounds = args.rounds or (1 if args.quick else 3)
         self.files, self.tokens = workloads.write_data(self.folder, self.counts, self.work)
         workloads.write_calibration(self.folder, cache / name / "calibration.json")
         self.contenders, self.reference = [], {}
@@ -73,6 +73,11 @@ class ModelRun:
     def live(self, group):
         return [c for c in group if c.reason is None]
 
+    def turns(self, group):
+        """Every contender in every round, first to last and last to first."""
+        for i in range(self.rounds):
+            yield from self.live(group if i % 2 == 0 else group[::-1])
+
     def attempt(self, contender, call, *arguments):
         try:
             return call(*arguments)
@@ -101,11 +106,10 @@ class ModelRun:
     def latency(self, group):
         for c in self.live(group):
             self.attempt(c, c.choose_latency, self.files["a"])
-        for _ in range(self.rounds):
-            for c in self.live(group):
-                seconds = self.attempt(c, lambda: c.ask(do="each", task="pooled", data=str(self.files["a"]),
-                                                        variant=c.way["a"][0]))
-                c.values.setdefault("a", []).extend(seconds or [])
+        for c in self.turns(group):
+            seconds = self.attempt(c, lambda: c.ask(do="each", task="pooled", data=str(self.files["a"]),
+                                                    variant=c.way["a"][0]))
+            c.values.setdefault("a", []).extend(seconds or [])
 
     def throughput(self, workload, group):
         task = TASK[workload]
@@ -118,14 +122,13 @@ class ModelRun:
                 result = self.attempt(c, c.run, task, file, *c.way["b"])
                 if result:
                     self.check(c, "sample", result[1])
-        for _ in range(self.rounds):
-            for c in self.live(group):
-                result = self.attempt(c, c.run, task, self.files[workload], *c.way[workload])
-                if result:
-                    c.values.setdefault(workload, []).append(result[0])
-                    self.check(c, workload, result[1])
-                    print(f"  {workload} {c.peer} {c.dtype}: {self.counts[workload] / result[0]:.1f} texts/s",
-                          flush=True)
+        for c in self.turns(group):
+            result = self.attempt(c, c.run, task, self.files[workload], *c.way[workload])
+            if result:
+                c.values.setdefault(workload, []).append(result[0])
+                self.check(c, workload, result[1])
+                print(f"  {workload} {c.peer} {c.dtype}: {self.counts[workload] / result[0]:.1f} texts/s",
+                      flush=True)
 
     def thread_scaling(self):
         """Penstock on (b), one thread beside all of them, in turns."""
@@ -169,7 +172,7 @@ def arguments():
     parser.add_argument("--peers", nargs="*", choices=PEERS + ["infinity"], default=PEERS + ["infinity"])
     parser.add_argument("--no-servers", dest="servers", action="store_false")
     parser.add_argument("--server-models", nargs="+", choices=workloads.MODELS, default=["minilm"])
-    parser.add_argument("--rounds", type=int, help="[2]")
+    parser.add_argument("--rounds", type=int, help="[3]")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--full", action="store_true", help="as many texts for the larger models as for minilm: hours")
     parser.add_argument("--quick", action="store_true", help="a few texts and one round: does it all run?")

@@ -21,12 +21,19 @@ def versions(args):
     return ", ".join(out)
 
 
+def round_figures(run, contender, workload):
+    """Of each round: p50 in ms (a) or texts/s."""
+    values = contender.values.get(workload, [])
+    if workload != "a":
+        return [run.counts[workload] / seconds for seconds in values]
+    count = run.counts["a"]
+    return [float(np.median(values[i:i + count])) * 1e3 for i in range(0, len(values), count)]
+
+
 def figure(run, contender, workload):
-    """a: p50 in ms; others: texts/s of the best round. None where there is none."""
-    values = contender.values.get(workload)
-    if not values:
-        return None
-    return float(np.median(values)) * 1e3 if workload == "a" else run.counts[workload] / min(values)
+    """The median round's. None where there is none."""
+    rounds = round_figures(run, contender, workload)
+    return float(np.median(rounds)) if rounds else None
 
 
 def trusted(run, contender):
@@ -35,24 +42,28 @@ def trusted(run, contender):
     return run.name != "minilm" or agreement is None or agreement[1] >= COSINE_MIN
 
 
-def best_peer(run, workload, dtype):
-    """(figure, contender) of the best that Penstock's `dtype` is measured against."""
-    found = [(figure(run, c, workload), c) for c in run.contenders
-             if c.peer != "penstock" and c.dtype in AGAINST[dtype] and trusted(run, c)]
-    found = [f for f in found if f[0] is not None]
-    pick = min if workload == "a" else max
-    return pick(found, key=lambda f: f[0]) if found else None
+def ratio(run, ours, peer, workload):
+    """The median over rounds of ours over the peer's, in the same round: a machine whose speed changes
+    between rounds favours nobody. None where either is missing."""
+    pairs = zip(round_figures(run, ours, workload), round_figures(run, peer, workload))
+    found = [a / b for a, b in pairs]
+    return float(np.median(found)) if found else None
 
 
 def ratios(run):
-    """{(workload, dtype): (ours over best, contender)}"""
+    """{(workload, dtype): (ours over the best peer's, contender)}"""
     out = {}
     for workload in WORKLOADS:
-        for c in run.contenders:
-            best = best_peer(run, workload, c.dtype)
-            ours = figure(run, c, workload)
-            if c.peer == "penstock" and best and ours is not None:
-                out[workload, c.dtype] = ours / best[0], best[1]
+        for ours in run.contenders:
+            if ours.peer != "penstock":
+                continue
+            found = [(ratio(run, ours, c, workload), c) for c in run.contenders
+                     if c.peer != "penstock" and c.dtype in AGAINST[ours.dtype] and trusted(run, c)]
+            found = [f for f in found if f[0] is not None]
+            if found:
+                # The peer that does best against ours: a is a time, the others are rates.
+                pick = max if workload == "a" else min
+                out[workload, ours.dtype] = pick(found, key=lambda f: f[0])
     return out
 
 
@@ -94,7 +105,7 @@ def model_section(run):
               for way, reason in c.failed_ways.items() if not c.reason]
     if failed:
         lines += ["", "Ways that failed and were passed over: " + " ".join(failed)]
-    lines += ["", "Penstock over the best peer (a: time, lower is better; others: rate):", "",
+    lines += ["", "Penstock over the best peer, medians of the rounds' ratios (a: time, lower is better; others: rate):", "",
               "| | " + " | ".join(WORKLOADS) + " |", "|---" * 5 + "|"]
     found = ratios(run)
     for dtype in DTYPES:
