@@ -23,6 +23,7 @@ import time
 import numpy as np
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent)]
+import labels
 import report
 import servers
 import workloads
@@ -151,7 +152,7 @@ class ModelRun:
             group = self.start(dtypes)
             for workload in ("a", "b", "d", "c"):
                 if group and workload in self.args.workloads:
-                    print(f" {workload}: {workloads.WORKLOADS[workload]}, {self.counts[workload]} texts", flush=True)
+                    print(f" {workload}: {labels.WORKLOADS[workload]}, {self.counts[workload]} texts", flush=True)
                     self.latency(group) if workload == "a" else self.throughput(workload, group)
             for c in group:
                 c.end()
@@ -194,7 +195,7 @@ def main():
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:args.threads])
     start, runs = time.time(), []
     for name in args.models:
-        print(f"{name}: {workloads.ABOUT[name]}", flush=True)
+        print(f"{name}: {labels.ABOUT[name]}", flush=True)
         run = ModelRun(name, args, args.cache)
         run.run()
         runs.append(run)

@@ -7,7 +7,7 @@ import numpy as np
 
 import machine
 from contenders import COSINE_MIN, DTYPES
-from workloads import ABOUT, WORKLOADS
+from labels import ABOUT, WORKLOADS
 
 PACKAGES = ["onnxruntime", "openvino", "nncf", "ctranslate2", "llama-cpp-python", "torch", "transformers",
             "sentence-transformers"]
@@ -22,7 +22,7 @@ def versions(args):
 
 
 def round_figures(run, contender, workload):
-    """Of each round: p50 in ms (a) or texts/s."""
+    """The p50 of each round in ms (a), or its texts/s."""
     values = contender.values.get(workload, [])
     if workload != "a":
         return [run.counts[workload] / seconds for seconds in values]
@@ -43,8 +43,8 @@ def trusted(run, contender):
 
 
 def ratio(run, ours, peer, workload):
-    """The median over rounds of ours over the peer's, in the same round: a machine whose speed changes
-    between rounds favours nobody. None where either is missing."""
+    """The median over rounds of ours over the peer's in the same round, so that a machine whose speed
+    changes between rounds favours no program. None where either is missing."""
     pairs = zip(round_figures(run, ours, workload), round_figures(run, peer, workload))
     found = [a / b for a, b in pairs]
     return float(np.median(found)) if found else None

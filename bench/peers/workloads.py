@@ -12,16 +12,8 @@ from bench_folders import SHAPES, random_folder, with_head
 from bench_texts import TextSource
 
 MODELS = ["minilm", *SHAPES]
-ABOUT = {
-    "minilm": "all-MiniLM-L6-v2, its own weights",
-    "bge-base": "the shape of bge-base-en-v1.5 (random weights)",
-    "bge-large": "the shape of bge-large-en-v1.5 (random weights)",
-    "modernbert-base": "the shape of ModernBERT-base (random weights, vocabulary of BERT)",
-}
-WORKLOADS = {"a": "1 query of 16 tokens", "b": "mixed texts, 8 to 512 tokens", "c": "rerank, passages of 120 tokens",
-             "d": "texts of 512 tokens"}
-# Queries, texts, passages, long texts of a round. The counts for the real model; others
-# take ten to thirty times as long a token.
+# Queries, texts, passages, long texts of a round. The larger models take ten to thirty times as long
+# a token.
 FULL = {"a": 200, "b": 1000, "c": 100, "d": 128}
 COUNTS = {
     "minilm": FULL,

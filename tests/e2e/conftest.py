@@ -12,6 +12,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 
@@ -25,6 +26,21 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "models"
 EMBED, RERANK, CLASSIFY = "bert_mean_normalize", "bert_rerank_identity", "bert_classify_softmax"
 START_TIMEOUT_S = 60
+
+
+@contextlib.contextmanager
+def modules_of(*folders):
+    """Modules of these folders can be imported, and are forgotten afterwards: names come twice."""
+    added, before = [str(folder) for folder in folders], set(sys.modules)
+    sys.path[:0] = added
+    try:
+        yield
+    finally:
+        for path in added:
+            sys.path.remove(path)
+        for name in set(sys.modules) - before:
+            if pathlib.Path(getattr(sys.modules[name], "__file__", None) or "").is_relative_to(ROOT / "bench"):
+                del sys.modules[name]
 
 
 def binary():

@@ -1,31 +1,22 @@
 """bench/peers_generate: what of it runs without the peers."""
 import json
-import pathlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, modules_of
 
 FOLDER = ROOT / "bench/peers_generate"
 
 
 @pytest.fixture
 def kl():
-    added = [str(FOLDER), str(ROOT / "bench/peers")]
-    before = list(sys.modules)
-    sys.path[:0] = added
-    try:
+    with modules_of(FOLDER, ROOT / "bench/peers"):
         import kl
+
         yield kl
-    finally:
-        for path in added:
-            sys.path.remove(path)
-        for name in set(sys.modules) - set(before):
-            if pathlib.Path(getattr(sys.modules[name], "__file__", None) or "").is_relative_to(ROOT / "bench"):
-                del sys.modules[name]
 
 
 def ask(peer, environment, **task):
