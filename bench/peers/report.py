@@ -31,7 +31,7 @@ def round_figures(run, contender, workload):
 
 
 def figure(run, contender, workload):
-    """The median round's. None where there is none."""
+    """The median of round_figures, or None if the contender ran no round."""
     rounds = round_figures(run, contender, workload)
     return float(np.median(rounds)) if rounds else None
 

@@ -17,8 +17,8 @@
 // int8. k is cut into groups of kScaleGroup. In each, a row of x is u8 with a scale and a zero
 // point of its own, found from that row alone: x = scale (q - zero), q in 0 .. 255; a column of the
 // weights is s8 with a scale: w = scale q, q in -127 .. 127. Sets with `signed_rows` take 128 from q
-// and zero, which changes no sum. A group's products are summed in s32
-// from -zero * (sum of the column's q) on, exactly; the groups' sums are scaled and added in f32.
+// and zero, which changes no sum. A group's products are summed in s32 from -zero * (sum of the
+// column's q) on, exactly; the groups' sums are scaled and added in f32.
 // With one scale for all of k instead, a few large values in a row of activations cost the others
 // their precision (MiniLM-L6: cosine to f32 0.9969 rather than 0.9992). For the same reason x may
 // be multiplied by a factor for each column first and the weights' column divided by it: large

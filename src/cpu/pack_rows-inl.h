@@ -71,6 +71,7 @@ class RangeBits {
   Simd::Words low_ = Simd::SetWord(kNegative);
 };
 
+// Four vectors of codes as bytes: s8 if the set has signed rows, else u8.
 template <typename S>
 inline void StoreCodes(uint8_t* to, const typename S::Vec (&q)[4]) {
   if constexpr (DotRowsOf<S>::Dot::kSignedRows) {
